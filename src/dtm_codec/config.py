@@ -1,0 +1,274 @@
+"""What a codec is made of: frozen, validated configurations and a preset for every row the paper trains.
+
+A configuration is the whole description of a network. `CodecConfig.from_dict` refuses unknown keys and
+impossible values, naming the field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from .errors import ConfigError
+
+SelectorName = Literal["ple", "stride", "random", "threshold", "peaks", "greedy", "dp", "lagrangian"]
+SelectorFeatures = Literal["z1", "logmel"]
+Distance = Literal["cosine", "l2"]
+Downsampler = Literal["pack", "average", "conv"]
+Upsampler = Literal["mask", "repeat", "conv"]
+SpectralFeatures = Literal["complex", "complex+logmag"]
+Stage2Positions = Literal["time", "rank"]
+QuantizerKind = Literal["vq", "fsq"]
+
+MAX_NAME_LENGTH = 9
+"""A model's name travels in every file it writes, nine characters of a 40-letter alphabet in six bytes."""
+
+_NAME = re.compile(rf"[a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}")
+
+Config = TypeVar("Config", bound="_Validated")
+
+
+class _Validated:
+    """Builds a frozen dataclass from plain data, checking keys and types on the way."""
+
+    @classmethod
+    def from_dict(cls: type[Config], data: Mapping[str, Any], where: str = "") -> Config:
+        """Build from JSON-like data; `where` is the dotted path that errors name."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"{where or cls.__name__}: expected a mapping, got {data!r}")
+        hints = get_type_hints(cls)
+        unknown = sorted(set(data) - set(hints), key=str)
+        if unknown:
+            raise ConfigError(f"unknown key {_dotted(where, str(unknown[0]))!r}; known keys: {', '.join(sorted(hints))}")
+        return cls(**{key: _convert(value, hints[key], _dotted(where, key)) for key, value in data.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `from_dict` turns back into an equal configuration."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
+        return plain
+
+
+def _dotted(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """Check `value` against a field's type; ints pass for floats, lists for tuples."""
+    origin = get_origin(hint)
+    if isinstance(hint, type) and issubclass(hint, _Validated):
+        return hint.from_dict(value, where)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(f"{where} = {value!r}; allowed: {', '.join(map(repr, get_args(hint)))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} = {value!r}; expected a list")
+        return tuple(_convert(item, get_args(hint)[0], f"{where}[{i}]") for i, item in enumerate(value))
+    options = get_args(hint) or (hint,)
+    if value is None and type(None) in options:
+        return None
+    for option in options:
+        if option is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if option in (int, str, bool) and type(value) is option:
+            return value
+    names = " or ".join("null" if o is type(None) else o.__name__ for o in options)
+    raise ConfigError(f"{where} = {value!r}; expected {names}")
+
+
+def _require(condition: bool, where: str, value: Any, allowed: str) -> None:
+    if not condition:
+        raise ConfigError(f"{where} = {value!r}; allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class SelectorConfig(_Validated):
+    """Which Stage-1 frames are kept (paper Section 3.3 and Table 5). The selector can be swapped at inference."""
+
+    name: SelectorName = "ple"
+    """ple | stride | random | threshold | peaks | greedy | dp | lagrangian"""
+    s_max: int | None = None
+    """Longest span of one kept token in frames; None sets no limit (dp and lagrangian need one)."""
+    features: SelectorFeatures = "z1"
+    """What the selector looks at: Stage-1 vectors (the paper) or a 40-band log-mel spectrogram."""
+    distance: Distance = "cosine"
+    """PLE's step length."""
+    first_crossing: bool = False
+    """PLE: a jump over several multiples of tau keeps one frame instead of several in a row."""
+
+    def __post_init__(self) -> None:
+        _require(self.s_max is None or self.s_max >= 1, "selector.s_max", self.s_max, "a whole number >= 1 or null")
+        if self.name in ("dp", "lagrangian"):
+            _require(self.s_max is not None, "selector.s_max", self.s_max, f"a whole number >= 1 with {self.name!r}")
+
+
+@dataclass(frozen=True)
+class QuantizerConfig(_Validated):
+    """The bottleneck (paper Section 3.1.3)."""
+
+    kind: QuantizerKind = "vq"
+    """vq: one cosine codebook; fsq: finite scalar quantization"""
+    codebook_size: int = 16_384
+    """Number of codes; for FSQ the product of `levels`."""
+    dim: int = 8
+    """Width of the VQ codebook's vectors."""
+    levels: tuple[int, ...] = ()
+    """FSQ levels per dimension; empty for VQ."""
+
+    def __post_init__(self) -> None:
+        _require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
+        _require(self.dim >= 1, "quantizer.dim", self.dim, ">= 1")
+        if self.kind == "fsq":
+            _require(bool(self.levels) and min(self.levels) >= 2, "quantizer.levels", self.levels, "levels >= 2 each")
+            product = math.prod(self.levels)
+            _require(
+                product == self.codebook_size,
+                "quantizer.codebook_size",
+                self.codebook_size,
+                f"{product}, the product of the levels",
+            )
+        else:
+            _require(not self.levels, "quantizer.levels", self.levels, "none with kind 'vq'")
+
+    @property
+    def token_bits(self) -> int:
+        """b of Eq. 5: whole bits that hold one code (16 for the 64 000 codes of the FSQ control)."""
+        return (self.codebook_size - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class CodecConfig(_Validated):
+    """A codec network, front end to back end. The defaults are the paper's VFR model at 50 Hz (800 bps)."""
+
+    name: str = "vfr-50"
+    """Short name, written into every file; letters a-z, digits, '.' and '-'."""
+    sample_rate: int = 16_000
+    hop_length: int = 160
+    """STFT hop in samples; sample_rate / hop_length is the Stage-1 frame rate. The window is 4 hops."""
+    spectral_features: SpectralFeatures = "complex"
+    """What the front end projects: compressed real and imaginary parts, or these with the log-magnitude."""
+    dim: int = 512
+    heads: int = 4
+    mlp_hidden: int = 1600
+    """SwiGLU width: 1600 with the linear front end gives the paper's 127 M parameters."""
+    enc1_layers: int = 6
+    enc2_layers: int = 12
+    dec1_layers: int = 12
+    dec2_layers: int = 6
+    window: int = 64
+    """Attention reaches this many steps to each side."""
+    norm_eps: float = 1e-2
+    """RMSNorm epsilon: large, because quiet input has small activations."""
+    rope_base: float = 10_000.0
+    layer_scale: float = 1.0
+    """Initial LayerScale (TAAE starts at 1e-5, the paper's author at 1)."""
+    stage2_positions: Stage2Positions = "time"
+    """RoPE positions of kept tokens: their frame index, or their rank among the kept."""
+    downsampler: Downsampler = "pack"
+    upsampler: Upsampler = "mask"
+    keep_ratio: float = 0.5
+    """Share of Stage-1 frames kept that training steers tau to; FFR keeps every round(1 / keep_ratio)-th."""
+    selector: SelectorConfig = field(default_factory=SelectorConfig)
+    quantizer: QuantizerConfig = field(default_factory=QuantizerConfig)
+
+    def __post_init__(self) -> None:
+        _require(
+            _NAME.fullmatch(self.name) is not None, "name", self.name, f"1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-'"
+        )
+        _require(8_000 <= self.sample_rate <= 48_000, "sample_rate", self.sample_rate, "8000 ... 48000")
+        _require(
+            8 <= self.hop_length <= 4096 and self.hop_length % 2 == 0, "hop_length", self.hop_length, "even, 8 ... 4096"
+        )
+        for name in ("dim", "heads", "mlp_hidden", "enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers", "window"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
+        _require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
+        for name in ("norm_eps", "rope_base", "layer_scale"):
+            value = getattr(self, name)
+            _require(math.isfinite(value) and value > 0, name, value, "> 0")
+        _require(0 < self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, "0 < keep_ratio <= 1")
+        conv = (self.downsampler == "conv", self.upsampler == "conv")
+        _require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
+        if conv[0]:
+            _require(self.is_fixed_rate, "selector.name", self.selector.name, "'stride' with conv resampling")
+
+    @property
+    def n_fft(self) -> int:
+        """STFT window and FFT length: four hops."""
+        return 4 * self.hop_length
+
+    @property
+    def frame_rate(self) -> float:
+        """f_S1, Stage-1 frames a second."""
+        return self.sample_rate / self.hop_length
+
+    @property
+    def is_fixed_rate(self) -> bool:
+        """FFR: positions are known beforehand, so no mask is sent."""
+        return self.selector.name == "stride"
+
+    @property
+    def stride(self) -> int:
+        """Frames per token of a fixed-rate codec."""
+        return round(1 / self.keep_ratio)
+
+
+def _paper_presets() -> dict[str, CodecConfig]:
+    """Every model that the paper trains, by short name."""
+    vq14 = QuantizerConfig(codebook_size=16_384)
+    vq16 = QuantizerConfig(codebook_size=65_536)
+    stride = SelectorConfig(name="stride")
+    base = CodecConfig()
+    presets = {}
+    for token_rate, hop in ((25, 320), (40, 200), (50, 160), (80, 100)):
+        vfr = replace(base, name=f"vfr-{token_rate}", hop_length=hop, quantizer=vq14)
+        ffr = replace(vfr, name=f"ffr-{token_rate}", selector=stride, quantizer=vq16)
+        presets |= {vfr.name: vfr, ffr.name: ffr}
+    ffr = presets["ffr-50"]
+    fsq = QuantizerConfig(kind="fsq", codebook_size=64_000, levels=(5, 5, 5, 8, 8, 8))
+    controls = [
+        replace(ffr, name="ffr-57", hop_length=140, quantizer=vq14),  # 57.14 Hz x 14 bits = 800 bps
+        replace(ffr, name="ffr-fsq", quantizer=fsq),
+        replace(ffr, name="ffr-conv", downsampler="conv", upsampler="conv"),
+        replace(base, name="avgrep", downsampler="average", upsampler="repeat"),
+        replace(base, name="packrep", upsampler="repeat"),
+        replace(base, name="avgmask", downsampler="average"),
+        replace(base, name="random", selector=SelectorConfig(name="random")),
+    ]
+    return presets | {config.name: config for config in controls}
+
+
+def _small(config: CodecConfig) -> CodecConfig:
+    """The same experiment at a size that two CPU cores can train. The log-magnitude input halves the steps needed."""
+    return replace(
+        config,
+        name=f"s-{config.name}",
+        spectral_features="complex+logmag",
+        dim=256,
+        mlp_hidden=704,
+        enc1_layers=3,
+        enc2_layers=4,
+        dec1_layers=4,
+        dec2_layers=3,
+    )
+
+
+PAPER_PRESETS: Mapping[str, CodecConfig] = _paper_presets()
+"""The paper's models, 127 M parameters each."""
+
+SMALL_PRESETS: Mapping[str, CodecConfig] = {c.name: c for c in map(_small, PAPER_PRESETS.values())}
+"""Twins of the paper's models for CPU, about 12 M parameters each."""
+
+PRESETS: Mapping[str, CodecConfig] = {**PAPER_PRESETS, **SMALL_PRESETS}
+
+
+def preset(name: str) -> CodecConfig:
+    """The configuration of that name."""
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,139 @@
+"""One encoded utterance: what `encode` returns, `bitstream` writes and `decode` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import BitstreamError
+
+if TYPE_CHECKING:
+    from .bitstream.token_coder import TokenModel
+    from .rate.accounting import Bits
+
+Mode = Literal["compact", "raw"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model's stream is laid out in time and in bits; it makes a file readable without its model."""
+
+    sample_rate: int
+    hop_length: int
+    """Samples per Stage-1 step."""
+    token_bits: int
+    """b of Eq. 5: bits of one code in fixed width."""
+    stride: int | None
+    """Steps per token at a fixed rate (no mask is sent), or None at a variable rate."""
+
+    def steps(self, num_samples: int) -> int:
+        """N, the Stage-1 steps of that many samples: the last one may be partly filled."""
+        return -(-num_samples // self.hop_length)
+
+    def fixed_mask(self, steps: int) -> npt.NDArray[np.bool_]:
+        """The keep mask of a fixed-rate stream."""
+        assert self.stride is not None
+        mask = np.zeros(steps, dtype=np.bool_)
+        mask[:: self.stride] = True
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Codes and keep mask of one utterance."""
+
+    codes: npt.NDArray[np.int64]
+    """(K,) one code per kept step."""
+    mask: npt.NDArray[np.bool_]
+    """(N,) True = kept; the first step always is."""
+    num_samples: int
+    """Length of the audio at the model's sample rate."""
+    model_id: str
+    """Name and fingerprint of the model that made it, as in 's-vfr-50:1f3a'."""
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codes", np.ascontiguousarray(self.codes, dtype=np.int64))
+        object.__setattr__(self, "mask", np.ascontiguousarray(self.mask, dtype=np.bool_))
+        if self.num_samples < 1:
+            raise BitstreamError(f"num_samples = {self.num_samples}; allowed: >= 1")
+        if self.mask.shape != (self.layout.steps(self.num_samples),):
+            raise BitstreamError(
+                f"a mask of shape {self.mask.shape} for {self.num_samples} samples; "
+                f"allowed: ({self.layout.steps(self.num_samples)},)"
+            )
+        if not self.mask[0]:
+            raise BitstreamError("the first step is masked; it must be kept")
+        if self.codes.shape != (int(self.mask.sum()),):
+            raise BitstreamError(f"{self.codes.shape} codes for {int(self.mask.sum())} kept steps")
+        if self.codes.min() < 0 or self.codes.max() >= 1 << self.layout.token_bits:
+            raise BitstreamError(
+                f"codes {self.codes.min()} ... {self.codes.max()}; allowed: 0 ... {(1 << self.layout.token_bits) - 1}"
+            )
+        if self.layout.stride is not None and not np.array_equal(self.mask, self.layout.fixed_mask(self.mask.size)):
+            raise BitstreamError(f"the mask is not every {self.layout.stride}-th step, as the fixed-rate layout says")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Encoded)
+            and (self.num_samples, self.model_id, self.layout) == (other.num_samples, other.model_id, other.layout)
+            and np.array_equal(self.mask, other.mask)
+            and np.array_equal(self.codes, other.codes)
+        )
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """(K,) the codes, under the name that language models use."""
+        return self.codes
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """(K,) step index of each token."""
+        return np.flatnonzero(self.mask)
+
+    @property
+    def durations(self) -> npt.NDArray[np.int64]:
+        """(K,) steps from each token to the next, the last one to the end; they sum to N."""
+        return np.diff(self.positions, append=self.mask.size)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of audio."""
+        return self.num_samples / self.layout.sample_rate
+
+    @property
+    def bits(self) -> Bits:
+        """Content and position bits as the paper counts them (Eq. 5)."""
+        from .rate.accounting import count
+
+        return count(self)
+
+    def to_bytes(self, mode: Mode = "compact", token_model: TokenModel | None = None) -> bytes:
+        """The `.dtm` file of this utterance; `token_model` defaults to the one its model has registered."""
+        from .bitstream import container
+
+        return container.write(self, mode, token_model)
+
+    @staticmethod
+    def from_bytes(data: bytes, token_model: TokenModel | None = None) -> Encoded:
+        """Read a `.dtm` file; anything else raises `BitstreamError`."""
+        from .bitstream import container
+
+        return container.read(data, token_model)
+
+    def save(self, path: str | PathLike[str], mode: Mode = "compact", **options: Any) -> None:
+        """Write a `.dtm` file under a temporary name, then rename it."""
+        from .files import write_atomically
+
+        write_atomically(path, self.to_bytes(mode, **options))
+
+    @staticmethod
+    def load(path: str | PathLike[str], **options: Any) -> Encoded:
+        """Read the `.dtm` file at `path`."""
+        from pathlib import Path
+
+        return Encoded.from_bytes(Path(path).read_bytes(), **options)
