@@ -234,7 +234,7 @@ def _paper_presets() -> dict[str, CodecConfig]:
     controls = [
         replace(ffr, name="ffr-57", hop_length=140, quantizer=vq14),  # 57.14 Hz x 14 bits = 800 bps
         replace(ffr, name="ffr-fsq", quantizer=fsq),
-        replace(ffr, name="ffr-conv", downsampler="conv", upsampler="conv"),
+        replace(ffr, name="conv", downsampler="conv", upsampler="conv"),
         replace(base, name="avgrep", downsampler="average", upsampler="repeat"),
         replace(base, name="packrep", upsampler="repeat"),
         replace(base, name="avgmask", downsampler="average"),
