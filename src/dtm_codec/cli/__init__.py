@@ -1,0 +1,56 @@
+"""The command line, `dtm-codec`: one file per command group, each parses, calls and prints.
+
+Heavy imports (torch, matplotlib, ...) stand inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import DTMCodecError
+
+app = typer.Typer(
+    name="dtm-codec",
+    help="Speech at 400-1300 bits a second, spent where speech changes.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dtm-codec {version('dtm-codec')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Options that stand before any command."""
+
+
+def _register(panel: str, *commands: Callable[..., Any]) -> None:
+    """Add commands under their function names, grouped in `--help` by panel."""
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line. What a user can get wrong is one line on stderr and exit code 2."""
+    try:
+        app(args=arguments)
+    except DTMCodecError as error:
+        typer.echo(f"dtm-codec: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # a folder that may not be written, a disk that is full
+        typer.echo(f"dtm-codec: {error.filename or 'file system'}: {error.strerror or error}", err=True)
+        sys.exit(2)

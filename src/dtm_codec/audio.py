@@ -1,0 +1,223 @@
+"""Audio in and out: any rate and channel count in, mono float32 inside, 16-bit WAV or FLAC out."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import soxr
+
+from .errors import AudioError
+from .files import atomic_path
+
+Samples: TypeAlias = npt.NDArray[np.float32]
+"""(T,) mono, nominally in -1 ... 1."""
+
+Source: TypeAlias = str | PathLike[str] | bytes | BinaryIO
+"""A path, the bytes of an audio file, or a seekable binary file."""
+
+READ_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
+"""What a folder is searched for; a file named outright may have any name that libsndfile can read."""
+
+WRITE_FORMATS = {".wav": "WAV", ".flac": "FLAC"}
+
+MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 1_000, 1_000_000
+"""Rates outside are mistakes, and resampling from a few Hz would fill any memory."""
+
+MAX_CHANNELS = 32
+"""In an array of two axes, the one up to this length holds the channels."""
+
+_BLOCK = 1 << 18
+"""Source samples decoded at a time: an hour of stereo music is never in memory as such."""
+
+_SAMPLES = Path(__file__).parent / "samples"
+
+
+@dataclass(frozen=True)
+class AudioInfo:
+    """What an audio file holds, from its header."""
+
+    sample_rate: int
+    num_samples: int
+    """Per channel."""
+    channels: int
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of audio."""
+        return self.num_samples / self.sample_rate
+
+
+def audio_info(source: Source) -> AudioInfo:
+    """Rate, length and channels of an audio file, without decoding it."""
+    with _opened(source) as file:
+        return AudioInfo(file.samplerate, file.frames, file.channels)
+
+
+def read_audio(
+    source: Source, sample_rate: int | None = None, *, offset: int = 0, frames: int | None = None
+) -> tuple[Samples, int]:
+    """Mono samples (T,) and their rate: the file's own, or `sample_rate`, resampled to that.
+
+    `offset` and `frames` choose a part, in samples of the file before resampling; the rest is not decoded.
+    """
+    target = None if sample_rate is None else check_sample_rate(sample_rate)
+    if offset < 0 or (frames is not None and frames < 1):
+        raise AudioError(f"offset = {offset}, frames = {frames}; allowed: offset >= 0, frames >= 1")
+    with _opened(source) as file:
+        rate = check_sample_rate(file.samplerate)
+        if offset >= file.frames:
+            raise AudioError(f"{_name(source)} has {file.frames} samples, none from offset {offset} on")
+        if offset:
+            file.seek(offset)
+        samples = _resampled(_mono_blocks(file, frames), rate, target or rate)
+    if not samples.size:
+        raise AudioError(f"{_name(source)} has no samples that can be decoded from offset {offset} on")
+    _check_finite(samples, _name(source))
+    return samples, target or rate
+
+
+def write_audio(path: str | PathLike[str], audio: Any, sample_rate: int) -> None:
+    """Write 16-bit WAV or FLAC, by the suffix of `path`; whole or not at all. Samples beyond full scale are clipped."""
+    target = Path(path)
+    if target.suffix.lower() not in WRITE_FORMATS:
+        raise AudioError(f"cannot write {target}: suffix {target.suffix!r}; allowed: {', '.join(WRITE_FORMATS)}")
+    data = audio_bytes(audio, sample_rate, target.suffix)
+    try:
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(data)
+    except OSError as error:
+        raise AudioError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def audio_bytes(audio: Any, sample_rate: int, suffix: str = ".wav") -> bytes:
+    """The bytes of a 16-bit WAV or FLAC file."""
+    buffer = io.BytesIO()
+    samples = np.clip(as_mono(audio), -1.0, 1.0)
+    form = WRITE_FORMATS[suffix.lower()]
+    soundfile.write(buffer, samples, check_sample_rate(sample_rate), format=form, subtype="PCM_16")
+    return buffer.getvalue()
+
+
+def resample(audio: Samples, from_rate: int, to_rate: int) -> Samples:
+    """The same sound at another rate, (T,) -> (round(T to_rate / from_rate),), at least one sample."""
+    from_rate, to_rate = check_sample_rate(from_rate), check_sample_rate(to_rate)
+    if from_rate == to_rate:
+        return audio
+    return _resampled(iter([audio]), from_rate, to_rate)
+
+
+def as_mono(audio: Any) -> Samples:
+    """Check a caller's samples and mix them to mono: (T,), (channels, T) or (T, channels) -> (T,) float32.
+
+    Takes arrays, tensors and lists; integers of 8, 16 or 32 bits are scaled to -1 ... 1.
+    """
+    if hasattr(audio, "detach"):  # a tensor, on any device, of any float type
+        audio = audio.detach().cpu()
+        audio = (audio.float() if audio.is_floating_point() else audio).numpy()
+    try:
+        array = np.asarray(audio)
+    except ValueError as error:
+        raise AudioError(f"audio is a ragged list; allowed: samples (T,) or (channels, T) ({error})") from error
+    array = _scaled(array)
+    if array.ndim == 2 and min(array.shape) <= MAX_CHANNELS:
+        array = array.mean(axis=0 if array.shape[0] <= min(array.shape[1], MAX_CHANNELS) else 1, dtype=np.float32)
+    if array.ndim != 1:
+        raise AudioError(f"audio of shape {array.shape}; allowed: (T,), (channels, T) or (T, channels)")
+    if not array.size:
+        raise AudioError("audio is empty; allowed: 1 sample or more")
+    _check_finite(array, "audio")
+    return np.ascontiguousarray(array)
+
+
+def check_sample_rate(sample_rate: Any) -> int:
+    """A whole number of Hz, or `AudioError`."""
+    whole = isinstance(sample_rate, int | np.integer) and not isinstance(sample_rate, bool)
+    if not whole or not MIN_SAMPLE_RATE <= sample_rate <= MAX_SAMPLE_RATE:
+        allowed = f"a whole number of Hz, {MIN_SAMPLE_RATE} ... {MAX_SAMPLE_RATE}"
+        raise AudioError(f"sample_rate = {sample_rate!r}; allowed: {allowed}")
+    return int(sample_rate)
+
+
+def sample_names() -> list[str]:
+    """The recordings that come with the package."""
+    return sorted(path.stem for path in _SAMPLES.glob("*.flac"))
+
+
+def sample_path(name: str | None = None) -> Path:
+    """Where the bundled recording of that name is (16 kHz FLAC, public domain); the first one by default."""
+    names = sample_names()
+    if (name or names[0]) not in names:
+        raise AudioError(f"no sample {name!r}; known: {', '.join(names)}")
+    return _SAMPLES / f"{name or names[0]}.flac"
+
+
+def _mono_blocks(file: soundfile.SoundFile, frames: int | None) -> Iterator[Samples]:
+    """Up to `frames` samples from where the file stands; what a truncated file still holds is read."""
+    left = file.frames if frames is None else frames
+    while left > 0 and len(block := file.read(min(_BLOCK, left), dtype="float32", always_2d=True)):
+        left -= len(block)
+        yield block.mean(axis=1, dtype=np.float32)
+
+
+def _resampled(blocks: Iterator[Samples], from_rate: int, to_rate: int) -> Samples:
+    """Join blocks into one signal at another rate. A sound too short for one sample there keeps its first."""
+    if from_rate == to_rate:
+        return np.concatenate([np.zeros(0, np.float32), *blocks])
+    stream = soxr.ResampleStream(from_rate, to_rate, 1, dtype="float32")
+    first, pieces = np.zeros(0, np.float32), []
+    for block in blocks:
+        first = first if first.size else block[:1]
+        pieces.append(stream.resample_chunk(block))
+    resampled = np.concatenate([*pieces, stream.resample_chunk(np.zeros(0, np.float32), last=True)])
+    return resampled if resampled.size else first.copy()
+
+
+def _scaled(array: npt.NDArray[Any]) -> Samples:
+    """Float32 samples; what is neither float nor a PCM type is refused."""
+    if array.dtype == np.uint8:  # 8-bit PCM is offset binary
+        return ((array.astype(np.int16) - 128) / 128).astype(np.float32)
+    if array.dtype in (np.int8, np.int16, np.int32):
+        return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
+    if not np.issubdtype(array.dtype, np.floating):
+        raise AudioError(f"audio of type {array.dtype}; allowed: floats in -1 ... 1, or int16, int32, int8, uint8")
+    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, and is refused as that
+        return array.astype(np.float32)
+
+
+def _check_finite(samples: Samples, name: str) -> None:
+    finite = np.isfinite(samples)
+    if not finite.all():
+        where = int(np.argmin(finite))
+        raise AudioError(f"{name} holds {samples[where]} at sample {where}; allowed: finite numbers")
+
+
+def _name(source: Source) -> str:
+    if isinstance(source, bytes):
+        return "audio data"
+    return os.fspath(source) if isinstance(source, str | PathLike) else str(getattr(source, "name", "audio data"))
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[soundfile.SoundFile]:
+    """The source as an open `SoundFile`; whatever goes wrong in it becomes `AudioError`."""
+    name = _name(source)
+    if isinstance(source, str | PathLike) and not Path(source).is_file():
+        raise AudioError(f"cannot read {name}: {'it is a folder' if Path(source).is_dir() else 'no such file'}")
+    try:
+        with soundfile.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
+            if not file.frames:
+                raise AudioError(f"{name} has no samples")
+            yield file
+    except (soundfile.SoundFileError, OSError, TypeError) as error:
+        reason = getattr(error, "error_string", None) or str(error)
+        raise AudioError(f"cannot read {name} as WAV, FLAC, OGG or MP3: {reason.rstrip('.')}") from error
