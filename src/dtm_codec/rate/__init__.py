@@ -1,0 +1,1 @@
+"""What a second of speech costs: accounting (numpy only), the tau controller, calibration (torch)."""

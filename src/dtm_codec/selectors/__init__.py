@@ -1,0 +1,27 @@
+"""Features -> keep mask: PLE and what the paper compares it with (Table 5), one file each, and Lagrangian DP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..config import SelectorConfig, SelectorName
+from .base import Selector, nmse
+from .ple import PLE
+from .random import Random
+from .stride import Stride
+from .threshold import Threshold
+
+__all__ = ["PLE", "SELECTORS", "Random", "Selector", "Stride", "Threshold", "build", "nmse"]
+
+SELECTORS: Mapping[SelectorName, type[Selector]] = {
+    "ple": PLE,
+    "stride": Stride,
+    "random": Random,
+    "threshold": Threshold,
+}
+"""Every selector by the name that configurations give it."""
+
+
+def build(config: SelectorConfig) -> Selector:
+    """The selector that a configuration describes."""
+    return SELECTORS[config.name].from_config(config)

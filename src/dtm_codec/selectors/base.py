@@ -1,4 +1,4 @@
-"""The selector protocol: features in, keep mask out (paper Section 3.2 and 3.3).
+"""The selector protocol: features in, keep mask out (paper Sections 3.2 and 3.3).
 
 A selector works in two steps, so that one analysis of an utterance serves any number of rates, and long
 audio can be analysed piece by piece:
@@ -9,16 +9,20 @@ audio can be analysed piece by piece:
   what tau measures is each selector's own (path length, distance threshold, price of a segment, mean span).
 
 Selectors that weigh all pairs or all segmentations of an utterance would need time or memory beyond
-linear; they decide in blocks of `block` frames.
+linear; they decide in blocks of at most `block` frames.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+from ..config import SelectorConfig
+from ..errors import RateError
 
 
 class Selector(ABC):
@@ -30,8 +34,14 @@ class Selector(ABC):
     block: ClassVar[int | None] = None
     """Longest stretch decided as a whole, in frames; None if any length is."""
 
-    s_max: int | None
-    """Longest span of one kept frame."""
+    def __init__(self, s_max: int | None = None) -> None:
+        self.s_max = s_max
+        """Longest span of one kept frame."""
+
+    @classmethod
+    def from_config(cls, config: SelectorConfig) -> Selector:
+        """The selector that a configuration describes."""
+        return cls(s_max=config.s_max)
 
     @property
     def context(self) -> int:
@@ -40,15 +50,51 @@ class Selector(ABC):
 
     @abstractmethod
     def statistics(self, features: Tensor) -> Tensor:
-        """What `keep` needs of one utterance or piece. features: (N, D) -> (N, C), row t from rows t - context ... t.
+        """What `keep` needs. features: (..., N, D) -> (..., N, C), row t from rows t - context ... t.
 
         The rows before the start count as absent; a caller with a piece prepends `context` rows and drops theirs.
         """
 
-    @abstractmethod
     def keep(self, statistics: Tensor, tau: float) -> Tensor:
-        """Keep mask of one utterance. statistics: (N, C) -> (N,) bool, True = kept, on the same device."""
+        """Keep mask of whole utterances. statistics: (..., N, C) -> (..., N) bool, True = kept, on the same device."""
+        if not (math.isfinite(tau) and tau > 0):
+            raise RateError(f"tau = {tau}; allowed: > 0 ({self.tau_means})")
+        return self._bounded(self._decide(statistics, tau))
 
-    def select(self, features: Tensor, lengths: list[int], tau: float) -> Tensor:
-        """Keep mask of a packed batch. features: (sum N, D) -> (sum N,) bool."""
-        return torch.cat([self.keep(self.statistics(piece), tau) for piece in features.split(lengths)])
+    @abstractmethod
+    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
+        """`keep` for a valid tau, without the first frame and the span cap."""
+
+    def _bounded(self, mask: Tensor) -> Tensor:
+        """With the first frame kept and no span above s_max. mask: (..., N) bool."""
+        mask[..., 0] = True
+        return mask if self.s_max is None else cap_spans(mask, self.s_max)
+
+    def select(self, features: Tensor, lengths: list[int], tau: float, training: bool = False) -> Tensor:
+        """Keep mask of a packed batch. features: (sum N, D) -> (sum N,) bool.
+
+        `training` asks a selector that draws lots to draw them anew; the others decide as ever.
+        """
+        if len(set(lengths)) == 1:  # crops of one length are decided at once
+            batch = features.reshape(len(lengths), lengths[0], features.shape[-1])
+            return self.keep(self.statistics(batch), tau).flatten()
+        return torch.cat([self.keep(self.statistics(piece), tau) for piece in torch.split(features, lengths)])
+
+
+def cap_spans(mask: Tensor, s_max: int) -> Tensor:
+    """Cut every span longer than s_max each s_max frames from its start, as FlexiCodec does. mask: (..., N) bool."""
+    time = torch.arange(mask.shape[-1], device=mask.device)
+    start = torch.where(mask, time, 0).cummax(dim=-1).values  # of the span that holds t
+    return (time - start) % s_max == 0
+
+
+def nmse(features: Tensor, mask: Tensor) -> float:
+    """Merge-space error of a segmentation (paper Section 4.4). features: (N, D), mask: (N,) bool.
+
+    Every frame is replaced by the mean of its segment; the squared error is taken relative to the energy.
+    """
+    values = features.detach().double()
+    segment = mask.cumsum(0) - 1  # (N,)
+    sums = values.new_zeros(int(mask.sum()), values.shape[1]).index_add_(0, segment, values)
+    means = sums / segment.bincount().unsqueeze(1)
+    return float((values - means[segment]).square().sum() / (values.square().sum() + 1e-12))

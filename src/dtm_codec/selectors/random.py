@@ -1,0 +1,35 @@
+"""Bernoulli masks: the base training of the selector comparison (paper Section 4.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .base import Selector
+
+
+class Random(Selector):
+    """Keeps each frame with probability 1 / tau.
+
+    Draws are a fixed sequence over the frames of an utterance, so that an encoding can be repeated; in training
+    they come anew from torch's global generator, whose state a checkpoint holds.
+    """
+
+    name = "random"
+    tau_means = "mean frames per kept frame"
+
+    def statistics(self, features: Tensor) -> Tensor:
+        """Nothing of the features. (..., N, D) -> (..., N, 0)."""
+        return features.detach()[..., :0]
+
+    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
+        draws = np.random.Generator(np.random.PCG64(0)).random(statistics.shape[-2])
+        return torch.from_numpy(draws < 1 / tau).to(statistics.device).repeat(*statistics.shape[:-2], 1)
+
+    def select(self, features: Tensor, lengths: list[int], tau: float, training: bool = False) -> Tensor:
+        """Keep mask of a packed batch; fresh draws in training. features: (sum N, D) -> (sum N,) bool."""
+        if not training:
+            return super().select(features, lengths, tau)
+        drawn = torch.rand(features.shape[0], device=features.device) < 1 / tau
+        return torch.cat([self._bounded(mask) for mask in torch.split(drawn, lengths)])

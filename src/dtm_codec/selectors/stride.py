@@ -1,0 +1,24 @@
+"""Uniform stride: the fixed-frame-rate baseline (paper Section 3.4)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .base import Selector
+
+
+class Stride(Selector):
+    """Keeps every n-th frame, n = floor(tau)."""
+
+    name = "stride"
+    tau_means = "frames per kept frame, rounded down"
+
+    def statistics(self, features: Tensor) -> Tensor:
+        """Nothing of the features. (..., N, D) -> (..., N, 0)."""
+        return features.detach()[..., :0]
+
+    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
+        span = max(1, min(int(tau), self.s_max or int(tau)))
+        mask = torch.arange(statistics.shape[-2], device=statistics.device) % span == 0
+        return mask.repeat(*statistics.shape[:-2], 1)
