@@ -148,17 +148,12 @@ def check_sample_rate(sample_rate: Any) -> int:
     return int(sample_rate)
 
 
-def sample_names() -> list[str]:
-    """The recordings that come with the package."""
-    return sorted(path.stem for path in _SAMPLES.glob("*.flac"))
-
-
-def sample_path(name: str | None = None) -> Path:
-    """Where the bundled recording of that name is (16 kHz FLAC, public domain); the first one by default."""
-    names = sample_names()
-    if (name or names[0]) not in names:
+def sample_path(name: str = "dashwood") -> Path:
+    """Where the bundled recording of that name is (16 kHz FLAC, public domain; see samples/ORIGIN.md)."""
+    names = sorted(path.stem for path in _SAMPLES.glob("*.flac"))
+    if name not in names:
         raise AudioError(f"no sample {name!r}; known: {', '.join(names)}")
-    return _SAMPLES / f"{name or names[0]}.flac"
+    return _SAMPLES / f"{name}.flac"
 
 
 def _mono_blocks(file: soundfile.SoundFile, frames: int | None) -> Iterator[Samples]:
