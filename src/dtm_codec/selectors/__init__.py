@@ -6,18 +6,39 @@ from collections.abc import Mapping
 
 from ..config import SelectorConfig, SelectorName
 from .base import Selector, nmse
+from .dp import ExactDP
+from .greedy import Greedy
+from .lagrangian import Lagrangian
+from .peaks import Peaks
 from .ple import PLE
 from .random import Random
 from .stride import Stride
 from .threshold import Threshold
 
-__all__ = ["PLE", "SELECTORS", "Random", "Selector", "Stride", "Threshold", "build", "nmse"]
+__all__ = [
+    "PLE",
+    "SELECTORS",
+    "ExactDP",
+    "Greedy",
+    "Lagrangian",
+    "Peaks",
+    "Random",
+    "Selector",
+    "Stride",
+    "Threshold",
+    "build",
+    "nmse",
+]
 
 SELECTORS: Mapping[SelectorName, type[Selector]] = {
     "ple": PLE,
     "stride": Stride,
     "random": Random,
     "threshold": Threshold,
+    "peaks": Peaks,
+    "greedy": Greedy,
+    "dp": ExactDP,
+    "lagrangian": Lagrangian,
 }
 """Every selector by the name that configurations give it."""
 

@@ -1,4 +1,4 @@
-"""How far apart frames are: one row at a time, so that pieces and whole utterances agree to the bit."""
+"""How far apart frames are, in float32 and row by row, so that pieces and whole utterances agree to the bit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch.nn.functional import normalize, pad
 
 
 def unit(features: Tensor) -> Tensor:
-    """Rows scaled to length one, in float32; zero rows stay zero. features: (..., N, D)."""
+    """Rows scaled to length one; zero rows stay zero. features: (..., N, D)."""
     return normalize(features.detach().float(), dim=-1)
 
 
-def squared_l2(features: Tensor, lag: int = 1) -> Tensor:
-    """Squared distance of every frame to the one `lag` before it, 0 where there is none. (..., N, D) -> (..., N)."""
-    count = features.shape[-2]
+def l2(features: Tensor, lag: int = 1) -> Tensor:
+    """Distance of every frame to the one `lag` before it, 0 where there is none. (..., N, D) -> (..., N)."""
     values = features.detach().float()
-    lag = min(lag, count)
-    difference = values.narrow(-2, lag, count - lag) - values.narrow(-2, 0, count - lag)
-    return pad(difference.square_().sum(dim=-1), (lag, 0))
+    lag = min(lag, values.shape[-2])
+    pairs = values.shape[-2] - lag
+    difference = values.narrow(-2, lag, pairs) - values.narrow(-2, 0, pairs)
+    return pad(torch.linalg.vector_norm(difference, dim=-1), (lag, 0))
 
 
 def cosine(features: Tensor) -> Tensor:
@@ -27,10 +27,10 @@ def cosine(features: Tensor) -> Tensor:
     Half the squared distance of the unit vectors: never negative, and exact where neighbours are nearly equal,
     where 1 - dot product leaves rounding noise. Two zero vectors, as in digital silence, have distance 0.
     """
-    return squared_l2(unit(features)) / 2
+    return l2(unit(features)).square() / 2
 
 
 def lagged_squares(features: Tensor, lags: int) -> Tensor:
     """Squared distances to the `lags` frames before. (..., N, D) -> (..., N, lags), column j - 1 for lag j."""
-    columns = [squared_l2(features, lag) for lag in range(1, lags + 1)]
+    columns = [l2(features, lag).square() for lag in range(1, lags + 1)]
     return torch.stack(columns, dim=-1) if columns else features.detach().float()[..., :0]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..config import Distance, SelectorConfig
 from .base import Selector
-from .distances import cosine, squared_l2
+from .distances import cosine, l2
 
 
 class PLE(Selector):
@@ -34,7 +34,7 @@ class PLE(Selector):
 
     def statistics(self, features: Tensor) -> Tensor:
         """Step lengths d_t. features: (..., N, D) -> (..., N, 1)."""
-        steps = cosine(features) if self.distance == "cosine" else squared_l2(features).sqrt()
+        steps = cosine(features) if self.distance == "cosine" else l2(features)
         return steps.unsqueeze(-1)
 
     def _decide(self, statistics: Tensor, tau: float) -> Tensor:
