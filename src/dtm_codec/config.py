@@ -30,10 +30,10 @@ MAX_NAME_LENGTH = 9
 
 _NAME = re.compile(rf"[a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}")
 
-Config = TypeVar("Config", bound="_Validated")
+Config = TypeVar("Config", bound="Validated")
 
 
-class _Validated:
+class Validated:
     """Builds a frozen dataclass from plain data, checking keys and types on the way."""
 
     @classmethod
@@ -60,7 +60,7 @@ def _dotted(where: str, key: str) -> str:
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """Check `value` against a field's type; ints pass for floats, lists for tuples."""
     origin = get_origin(hint)
-    if isinstance(hint, type) and issubclass(hint, _Validated):
+    if isinstance(hint, type) and issubclass(hint, Validated):
         return hint.from_dict(value, where)
     if origin is Literal:
         if value not in get_args(hint):
@@ -82,13 +82,14 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     raise ConfigError(f"{where} = {value!r}; expected {names}")
 
 
-def _require(condition: bool, where: str, value: Any, allowed: str) -> None:
+def require(condition: bool, where: str, value: Any, allowed: str) -> None:
+    """Raise `ConfigError` with the field, its value and what is allowed, unless the condition holds."""
     if not condition:
         raise ConfigError(f"{where} = {value!r}; allowed: {allowed}")
 
 
 @dataclass(frozen=True)
-class SelectorConfig(_Validated):
+class SelectorConfig(Validated):
     """Which Stage-1 frames are kept (paper Section 3.3 and Table 5). The selector can be swapped at inference."""
 
     name: SelectorName = "ple"
@@ -103,13 +104,13 @@ class SelectorConfig(_Validated):
     """PLE: a jump over several multiples of tau keeps one frame instead of several in a row."""
 
     def __post_init__(self) -> None:
-        _require(self.s_max is None or self.s_max >= 1, "selector.s_max", self.s_max, "a whole number >= 1 or null")
+        require(self.s_max is None or self.s_max >= 1, "selector.s_max", self.s_max, "a whole number >= 1 or null")
         if self.name in ("dp", "lagrangian"):
-            _require(self.s_max is not None, "selector.s_max", self.s_max, f"a whole number >= 1 with {self.name!r}")
+            require(self.s_max is not None, "selector.s_max", self.s_max, f"a whole number >= 1 with {self.name!r}")
 
 
 @dataclass(frozen=True)
-class QuantizerConfig(_Validated):
+class QuantizerConfig(Validated):
     """The bottleneck (paper Section 3.1.3)."""
 
     kind: QuantizerKind = "vq"
@@ -122,19 +123,19 @@ class QuantizerConfig(_Validated):
     """FSQ levels per dimension; empty for VQ."""
 
     def __post_init__(self) -> None:
-        _require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
-        _require(self.dim >= 1, "quantizer.dim", self.dim, ">= 1")
+        require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
+        require(self.dim >= 1, "quantizer.dim", self.dim, ">= 1")
         if self.kind == "fsq":
-            _require(bool(self.levels) and min(self.levels) >= 2, "quantizer.levels", self.levels, "levels >= 2 each")
+            require(bool(self.levels) and min(self.levels) >= 2, "quantizer.levels", self.levels, "levels >= 2 each")
             product = math.prod(self.levels)
-            _require(
+            require(
                 product == self.codebook_size,
                 "quantizer.codebook_size",
                 self.codebook_size,
                 f"{product}, the product of the levels",
             )
         else:
-            _require(not self.levels, "quantizer.levels", self.levels, "none with kind 'vq'")
+            require(not self.levels, "quantizer.levels", self.levels, "none with kind 'vq'")
 
     @property
     def token_bits(self) -> int:
@@ -143,7 +144,7 @@ class QuantizerConfig(_Validated):
 
 
 @dataclass(frozen=True)
-class CodecConfig(_Validated):
+class CodecConfig(Validated):
     """A codec network, front end to back end. The defaults are the paper's VFR model at 50 Hz (800 bps)."""
 
     name: str = "vfr-50"
@@ -178,24 +179,24 @@ class CodecConfig(_Validated):
     quantizer: QuantizerConfig = field(default_factory=QuantizerConfig)
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             _NAME.fullmatch(self.name) is not None, "name", self.name, f"1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-'"
         )
-        _require(8_000 <= self.sample_rate <= 48_000, "sample_rate", self.sample_rate, "8000 ... 48000")
-        _require(
+        require(8_000 <= self.sample_rate <= 48_000, "sample_rate", self.sample_rate, "8000 ... 48000")
+        require(
             8 <= self.hop_length <= 4096 and self.hop_length % 2 == 0, "hop_length", self.hop_length, "even, 8 ... 4096"
         )
         for name in ("dim", "heads", "mlp_hidden", "enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers", "window"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
-        _require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
+            require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
+        require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
         for name in ("norm_eps", "rope_base", "layer_scale"):
             value = getattr(self, name)
-            _require(math.isfinite(value) and value > 0, name, value, "> 0")
-        _require(0 < self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, "0 < keep_ratio <= 1")
+            require(math.isfinite(value) and value > 0, name, value, "> 0")
+        require(0 < self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, "0 < keep_ratio <= 1")
         conv = (self.downsampler == "conv", self.upsampler == "conv")
-        _require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
+        require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
         if conv[0]:
-            _require(self.is_fixed_rate, "selector.name", self.selector.name, "'stride' with conv resampling")
+            require(self.is_fixed_rate, "selector.name", self.selector.name, "'stride' with conv resampling")
 
     @property
     def n_fft(self) -> int:

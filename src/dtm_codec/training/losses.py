@@ -1,0 +1,129 @@
+"""What training minimises (paper Section 3.1.6): multi-scale mel distance, LSGAN and feature matching."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+MEL_WINDOWS = (32, 64, 128, 256, 512, 1024, 2048)
+"""DAC's seven scales; each has 5 mel bands per 32 samples of window and a hop of a quarter window."""
+
+_LOG_FLOOR = 1e-5
+
+
+def mel_filterbank(sample_rate: int, n_fft: int, bands: int) -> Tensor:
+    """Slaney's triangular mel filters, each of unit area. -> (n_fft / 2 + 1, bands)."""
+    # Slaney's scale is linear up to 1 kHz (15 mel) and logarithmic above, 27 mel for a factor of 6.4.
+    top = sample_rate / 2
+    top_mel = 15 + 27 * math.log(top / 1000) / math.log(6.4) if top > 1000 else top * 3 / 200
+    mel = torch.linspace(0, top_mel, bands + 2, dtype=torch.float64)
+    edges = torch.where(mel < 15, mel * 200 / 3, 1000 * torch.exp((mel - 15) * (math.log(6.4) / 27)))
+    frequencies = torch.linspace(0, top, n_fft // 2 + 1, dtype=torch.float64)[:, None]
+    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
+    rising = (frequencies - low) / (centre - low)
+    falling = (high - frequencies) / (high - centre)
+    return (torch.minimum(rising, falling).clamp_min(0) * 2 / (high - low)).float()
+
+
+class MultiScaleMelLoss(nn.Module):
+    """L1 distance of log-mel spectrograms at several window lengths: the mean of each scale, summed over scales."""
+
+    def __init__(self, sample_rate: int, windows: Sequence[int] = MEL_WINDOWS) -> None:
+        super().__init__()
+        self.sizes = tuple(windows)
+        for size in self.sizes:
+            self.register_buffer(f"window_{size}", torch.hann_window(size), persistent=False)
+            self.register_buffer(f"bank_{size}", mel_filterbank(sample_rate, size, 5 * size // 32), persistent=False)
+
+    def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """prediction, target: (B, T), longer than half the largest window -> scalar."""
+        distances = [
+            _MelDistance.apply(prediction, target, self.get_buffer(f"window_{size}"), self.get_buffer(f"bank_{size}"))
+            for size in self.sizes
+        ]
+        return torch.stack(distances).sum()
+
+
+class _MelDistance(torch.autograd.Function):
+    """One scale of the loss with its gradient in closed form, in about half the time of autograd on a CPU.
+
+    The gradient of the prediction is found in the forward pass, while the spectra are there, and only scaled in the
+    backward pass. The target gets none.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, prediction: Tensor, target: Tensor, window: Tensor, bank: Tensor) -> Tensor:
+        with torch.autocast(prediction.device.type, enabled=False):
+            target_magnitude = _spectrum(_reflect(target.float(), window), window).abs()
+            target_log = (target_magnitude @ bank).clamp_min_(_LOG_FLOOR).log10_()
+            padded = _reflect(prediction.float(), window)
+            spectrum = _spectrum(padded, window)
+            magnitude = spectrum.abs()
+            mel = magnitude @ bank
+            clamped = mel.clamp_min(_LOG_FLOOR)
+            difference = clamped.log10() - target_log
+            loss = difference.abs().mean()
+            if prediction.requires_grad:
+                scale = 1 / (difference.numel() * math.log(10))
+                mel_gradient = difference.sign_().div_(clamped).mul_(mel > _LOG_FLOOR).mul_(scale)
+                gradient = _adjoint(mel_gradient, spectrum, magnitude, window, bank, padded.shape[-1])
+                ctx.save_for_backward(gradient.to(prediction.dtype))
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.saved_tensors[0] * gradients[0], None, None, None
+
+
+def _reflect(audio: Tensor, window: Tensor) -> Tensor:
+    """Half a window of mirrored signal at either end. audio: (B, T) -> (B, T + W)."""
+    return F.pad(audio, (window.numel() // 2, window.numel() // 2), mode="reflect")
+
+
+def _spectrum(padded: Tensor, window: Tensor) -> Tensor:
+    """STFT with a hop of a quarter window. padded: (B, T + W) -> (B, frames, W / 2 + 1) complex."""
+    frames = padded.unfold(-1, window.numel(), window.numel() // 4)
+    return torch.fft.rfft(frames * window)
+
+
+def _adjoint(
+    mel_gradient: Tensor, spectrum: Tensor, magnitude: Tensor, window: Tensor, bank: Tensor, padded_length: int
+) -> Tensor:
+    """Pull the gradient of the mel spectrogram back to the signal. spectrum and magnitude are overwritten.
+
+    mel_gradient: (B, frames, bands); spectrum, magnitude: (B, frames, W / 2 + 1) -> (B, T)
+    """
+    size, hop = window.numel(), window.numel() // 4
+    # irfft counts every inner bin twice (it stands for its mirror image too): halve them.
+    bank = torch.cat([bank[:1], bank[1:-1] / 2, bank[-1:]])
+    direction = spectrum.mul_((mel_gradient @ bank.T).div_(magnitude.clamp_min_(1e-7)))
+    frames = torch.fft.irfft(direction, n=size, norm="forward").mul_(window)
+    blocks = frames.new_zeros(frames.shape[0], frames.shape[1] + 3, hop)
+    for quarter in range(4):  # overlap-add
+        blocks[:, quarter : quarter + frames.shape[1]] += frames[..., quarter * hop : (quarter + 1) * hop]
+    padded = F.pad(blocks.flatten(1), (0, padded_length - blocks.shape[1] * hop))
+    gradient = padded[:, size // 2 : -(size // 2)]
+    gradient[:, 1 : size // 2 + 1] += padded[:, : size // 2].flip(-1)
+    gradient[:, -(size // 2) - 1 : -1] += padded[:, -(size // 2) :].flip(-1)
+    return gradient
+
+
+def discriminator_loss(real: Sequence[Tensor], fake: Sequence[Tensor]) -> Tensor:
+    """LSGAN: real scores to 1, fake scores to 0; the mean of each sub-discriminator, summed."""
+    return torch.stack([(1 - r).square().mean() + f.square().mean() for r, f in zip(real, fake, strict=True)]).sum()
+
+
+def adversarial_loss(fake: Sequence[Tensor]) -> Tensor:
+    """LSGAN for the generator: fake scores to 1; the mean of each sub-discriminator, summed."""
+    return torch.stack([(1 - f).square().mean() for f in fake]).sum()
+
+
+def feature_matching_loss(real: Sequence[Sequence[Tensor]], fake: Sequence[Sequence[Tensor]]) -> Tensor:
+    """L1 distance of the discriminators' hidden layers: the mean of each layer, summed over all of them."""
+    pairs = [pair for r, f in zip(real, fake, strict=True) for pair in zip(r, f, strict=True)]
+    return torch.stack([F.l1_loss(f, r) for r, f in pairs]).sum()
