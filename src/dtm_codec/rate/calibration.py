@@ -51,11 +51,12 @@ def calibrate(selector: Selector, statistics: Sequence[Tensor], target_tokens: i
     return best
 
 
-def tokens_for_bitrate(bitrate: float, num_samples: Sequence[int], layout: Layout, s_max: int | None = None) -> int:
+def tokens_for_bitrate(
+    bitrate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
+) -> int:
     """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths."""
-    steps = [layout.steps(samples) for samples in num_samples]
+    steps, seconds = _extent(num_samples, layout)
     position = 0 if layout.stride is not None else sum(steps)
-    seconds = sum(num_samples) / layout.sample_rate
     tokens = (bitrate * seconds - position) / layout.token_bits
     fewest, most = _reachable(steps, layout, s_max)
     low, high = ((position + count * layout.token_bits) / seconds for count in (fewest, most))
@@ -65,16 +66,21 @@ def tokens_for_bitrate(bitrate: float, num_samples: Sequence[int], layout: Layou
 
 
 def tokens_for_token_rate(
-    token_rate: float, num_samples: Sequence[int], layout: Layout, s_max: int | None = None
+    token_rate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
 ) -> int:
     """Tokens that make `token_rate` a second on audio of these lengths."""
-    steps = [layout.steps(samples) for samples in num_samples]
-    seconds = sum(num_samples) / layout.sample_rate
+    steps, seconds = _extent(num_samples, layout)
     fewest, most = _reachable(steps, layout, s_max)
     allowed = f"{fewest / seconds:.2f} ... {most / seconds:.2f} Hz"
     return _within(
         token_rate * seconds, fewest, most, len(steps), f"token rate = {token_rate:g} Hz; allowed: {allowed}"
     )
+
+
+def _extent(num_samples: int | Sequence[int], layout: Layout) -> tuple[list[int], float]:
+    """Stage-1 steps of each utterance, and seconds of all."""
+    lengths = [num_samples] if isinstance(num_samples, int) else num_samples
+    return [layout.steps(samples) for samples in lengths], sum(lengths) / layout.sample_rate
 
 
 def _reachable(steps: Sequence[int], layout: Layout, s_max: int | None) -> tuple[int, int]:
