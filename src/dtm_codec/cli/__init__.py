@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 
+from .. import __version__
 from ..errors import DTMCodecError
+from . import batch, codec, models, show
 
 app = typer.Typer(
     name="dtm-codec",
@@ -25,7 +26,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dtm-codec {version('dtm-codec')}")
+        typer.echo(f"dtm-codec {__version__}")
         raise typer.Exit
 
 
@@ -44,13 +45,13 @@ def _register(panel: str, *commands: Callable[..., Any]) -> None:
         app.command(rich_help_panel=panel)(command)
 
 
+_register("Codec", codec.encode, codec.decode, codec.info, show.show, models.models)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. What a user can get wrong is one line on stderr and exit code 2."""
     try:
         app(args=arguments)
-    except DTMCodecError as error:
-        typer.echo(f"dtm-codec: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:  # a folder that may not be written, a disk that is full
-        typer.echo(f"dtm-codec: {error.filename or 'file system'}: {error.strerror or error}", err=True)
+    except (DTMCodecError, OSError) as error:
+        typer.echo(f"dtm-codec: {batch.describe(error)}", err=True)
         sys.exit(2)

@@ -1,0 +1,68 @@
+"""`models`: what can be loaded, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..config import CodecConfig
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """One row of the list; the fields are the keys of the JSON report."""
+
+    name: str
+    """What `--model` takes; a preset is untrained, and goes as 'random:NAME'."""
+    kind: str
+    """bundled: trained, in the package. preset: a configuration to train."""
+    parameters: int
+    frame_rate: float
+    """Stage-1 steps a second."""
+    token_rate: float
+    """Tokens a second at the configured keep ratio."""
+    bps: float
+    """Total bits a second at that rate."""
+    selector: str
+
+
+def models(as_json: options.Json = False) -> None:
+    """List the bundled models and the presets that can be trained."""
+    from .. import hub
+    from ..config import PRESETS
+
+    rows = [_facts(name, "bundled", hub.read_folder(folder).config) for name, folder in hub.bundled_models().items()]
+    rows += [_facts(name, "preset", config) for name, config in PRESETS.items()]
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("name", "kind", "selector"):
+        table.add_column(title)
+    for title in ("parameters", "frame rate", "token rate", "bps"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        rates = (f"{row.frame_rate:.4g} Hz", f"{row.token_rate:.4g} Hz", f"{row.bps:.0f}")
+        table.add_row(row.name, row.kind, row.selector, f"{row.parameters / 1e6:.1f} M", *rates)
+    Console(highlight=False).print(table)
+
+
+def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:
+    import torch
+
+    from ..codec import DTMCodec
+
+    with torch.device("meta"):  # shapes without memory
+        parameters = DTMCodec(config).num_parameters
+    token_rate = config.frame_rate / config.stride if config.is_fixed_rate else config.frame_rate * config.keep_ratio
+    position = 0.0 if config.is_fixed_rate else config.frame_rate
+    bps = token_rate * config.quantizer.token_bits + position
+    return ModelFacts(name, kind, parameters, config.frame_rate, token_rate, bps, config.selector.name)

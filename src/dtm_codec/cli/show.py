@@ -1,0 +1,105 @@
+"""`show`: a picture of where the tokens of an utterance go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import batch, options
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ..codec import DTMCodec
+
+
+def show(
+    audio: Annotated[str, typer.Argument(metavar="AUDIO", help="An audio file, a folder, a glob, or - for stdin.")],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="PNG|DIR", help="A .png, .svg or .pdf file, or a folder. Default: beside AUDIO."
+        ),
+    ] = None,
+    model: options.Model = None,
+    bitrate: options.Bitrate = None,
+    token_rate: options.TokenRate = None,
+    tau: options.Tau = None,
+    selector: options.Selector = None,
+    start: Annotated[float, typer.Option(metavar="S", min=0, help="Begin at this second.")] = 0.0,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="Show at most this much.")] = 12.0,
+    force: options.Force = False,
+) -> None:
+    """Draw spectrograms before and after, the kept steps, the local token rate and the path length."""
+    from ..audio import READ_SUFFIXES, audio_info, read_audio
+
+    rate = options.one_rate(bitrate, token_rate, tau)
+    work = batch.plan([audio], output, batch.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
+
+    def prepare() -> Callable[[batch.Job], batch.Outcome]:
+        from ..plotting import Picture, render
+
+        codec = options.load_codec(model)
+        sample_rate = codec.config.sample_rate
+
+        def convert(job: batch.Job) -> batch.Outcome:
+            source = job.read()
+            original = audio_info(source)
+            offset, frames = int(start * original.sample_rate), max(1, round(seconds * original.sample_rate))
+            samples, _ = read_audio(source, sample_rate, offset=offset, frames=frames)
+            encoded = codec.encode(samples, sample_rate, **rate, selector=selector)
+            bits, duration = encoded.bits, encoded.duration_s
+            chosen = selector or codec.config.selector.name
+            path = _path(codec, samples, rate, encoded.codes.size)
+            picture = Picture(
+                title=f"{Path(job.name).name} · {encoded.model_id} · {chosen} · {bits.total / duration:.0f} bps = "
+                f"{bits.content / duration:.0f} content + {bits.position / duration:.0f} position",
+                original=samples,
+                reconstruction=codec.decode(encoded),
+                sample_rate=sample_rate,
+                mask=encoded.mask,
+                frame_rate=codec.config.frame_rate,
+                path=path.length,
+                tau=path.tau if chosen == "ple" else None,
+                start_s=offset / original.sample_rate,
+            )
+            job.write(render(picture, job.target.suffix[1:].lower() if job.target else "png"))
+            line = (
+                f"{duration:.2f} of {original.duration_s:.2f} s, {encoded.codes.size} of {encoded.mask.size} steps kept"
+            )
+            return batch.Outcome(line, {})
+
+        return convert
+
+    batch.run(work, prepare, force=force, as_json=False)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """The way that an utterance takes through feature space."""
+
+    length: npt.NDArray[np.float64]
+    """(N,) S_t of Algorithm 1"""
+    tau: float | None
+    """Path length per kept step; None for a model that is not PLE's."""
+
+
+def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], rate: options.Rate, tokens: int) -> _Path:
+    """The path as the model's own PLE sees it, or as PLE would see its z1; tau is the one that gave `tokens`."""
+    from ..rate.calibration import calibrate
+    from ..selectors import PLE
+
+    if codec.config.selector.name != "ple":
+        steps = PLE().statistics(codec.stage1(samples, codec.config.sample_rate))
+        return _Path(steps[:, 0].double().cumsum(0).numpy(), None)
+    steps = codec.selector_statistics(samples, codec.config.sample_rate)
+    asked = any(value is not None for value in rate.values())
+    tau = rate["tau"] if asked else float(codec.tau)
+    if tau is None or tau != tau:  # met by calibration: find the same one again
+        tau = calibrate(codec.selector, [steps], tokens).tau
+    return _Path(steps[:, 0].double().cumsum(0).numpy(), tau)
