@@ -129,12 +129,12 @@ def as_mono(audio: Any) -> Samples:
     except ValueError as error:
         raise AudioError(f"audio is a ragged list; allowed: samples (T,) or (channels, T) ({error})") from error
     array = _scaled(array)
+    if not array.size:
+        raise AudioError("audio is empty; allowed: 1 sample or more")
     if array.ndim == 2 and min(array.shape) <= MAX_CHANNELS:
         array = array.mean(axis=0 if array.shape[0] <= min(array.shape[1], MAX_CHANNELS) else 1, dtype=np.float32)
     if array.ndim != 1:
         raise AudioError(f"audio of shape {array.shape}; allowed: (T,), (channels, T) or (T, channels)")
-    if not array.size:
-        raise AudioError("audio is empty; allowed: 1 sample or more")
     _check_finite(array, "audio")
     return np.ascontiguousarray(array)
 
