@@ -55,13 +55,11 @@ def tokens_for_bitrate(
     bitrate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
 ) -> int:
     """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths."""
-    steps, seconds = _extent(num_samples, layout)
-    position = 0 if layout.stride is not None else sum(steps)
-    tokens = (bitrate * seconds - position) / layout.token_bits
-    fewest, most = _reachable(steps, layout, s_max)
-    low, high = ((position + count * layout.token_bits) / seconds for count in (fewest, most))
-    return _within(
-        tokens, fewest, most, len(steps), f"bitrate = {bitrate:g} bps; allowed: {low:.0f} ... {high:.0f} bps"
+    reach = _reach(num_samples, layout, s_max)
+    low, high = ((reach.position + tokens * layout.token_bits) / reach.seconds for tokens in (reach.fewest, reach.most))
+    return reach.nearest(
+        (bitrate * reach.seconds - reach.position) / layout.token_bits,
+        f"bitrate = {bitrate:g} bps; allowed: {low:.0f} ... {high:.0f} bps on this audio",
     )
 
 
@@ -69,33 +67,42 @@ def tokens_for_token_rate(
     token_rate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
 ) -> int:
     """Tokens that make `token_rate` a second on audio of these lengths."""
-    steps, seconds = _extent(num_samples, layout)
-    fewest, most = _reachable(steps, layout, s_max)
-    allowed = f"{fewest / seconds:.2f} ... {most / seconds:.2f} Hz"
-    return _within(
-        token_rate * seconds, fewest, most, len(steps), f"token rate = {token_rate:g} Hz; allowed: {allowed}"
+    reach = _reach(num_samples, layout, s_max)
+    low, high = (tokens / reach.seconds for tokens in (reach.fewest, reach.most))
+    return reach.nearest(
+        token_rate * reach.seconds,
+        f"token rate = {token_rate:g} Hz; allowed: {low:.2f} ... {high:.2f} Hz on this audio",
     )
 
 
-def _extent(num_samples: int | Sequence[int], layout: Layout) -> tuple[list[int], float]:
-    """Stage-1 steps of each utterance, and seconds of all."""
+@dataclass(frozen=True)
+class _Reach:
+    """What a codec can spend on given audio."""
+
+    seconds: float
+    position: int
+    """Bits of the mask."""
+    fewest: int
+    most: int
+    slack: float
+    """Tokens that a request may lie beyond: the last step of an utterance is paid in full, however little it holds."""
+
+    def nearest(self, tokens: float, refusal: str) -> int:
+        """A whole number of tokens that can be reached."""
+        if not self.fewest - self.slack <= tokens <= self.most + self.slack:
+            raise RateError(refusal)
+        return min(max(round(tokens), self.fewest), self.most)
+
+
+def _reach(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) -> _Reach:
+    """A fixed rate has no choice; at a variable one every utterance has a token for its first step."""
     lengths = [num_samples] if isinstance(num_samples, int) else num_samples
-    return [layout.steps(samples) for samples in lengths], sum(lengths) / layout.sample_rate
-
-
-def _reachable(steps: Sequence[int], layout: Layout, s_max: int | None) -> tuple[int, int]:
-    """Fewest and most tokens: a fixed rate has no choice, and every utterance has a first token."""
-    if layout.stride is not None:
-        fixed = sum(-(-count // layout.stride) for count in steps)
-        return fixed, fixed
-    return sum(-(-count // (s_max or count)) for count in steps), sum(steps)
-
-
-def _within(tokens: float, fewest: int, most: int, slack: int, error: str) -> int:
-    """Round to what can be reached; more than one token an utterance off is an error.
-
-    One is the grain of short audio, whose last step is only partly filled.
-    """
-    if not fewest - slack <= tokens <= most + slack:
-        raise RateError(f"{error} on this audio")
-    return min(max(round(tokens), fewest), most)
+    steps = [layout.steps(samples) for samples in lengths]
+    fewest = sum(-(-count // (layout.stride or s_max or count)) for count in steps)
+    return _Reach(
+        seconds=sum(lengths) / layout.sample_rate,
+        position=sum(steps) if layout.stride is None else 0,
+        fewest=fewest,
+        most=sum(steps) if layout.stride is None else fewest,
+        slack=len(steps) * (1 + 1 / layout.token_bits),
+    )
