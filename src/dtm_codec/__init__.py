@@ -1,1 +1,55 @@
-"""DTM-Codec: speech at 400-1300 bits a second, spent where speech changes."""
+"""DTM-Codec: speech at 400-1300 bits a second, spent where speech changes.
+
+from dtm_codec import DTMCodec
+
+codec = DTMCodec.from_pretrained()
+encoded = codec.encode(audio, sample_rate, bitrate=800)
+encoded.save("speech.dtm")
+audio = codec.decode(encoded)  # at codec.config.sample_rate
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .codec import DTMCodec
+    from .config import PRESETS, CodecConfig, QuantizerConfig, SelectorConfig, preset
+    from .encoded import Encoded, Layout
+    from .errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "DTMCodec": "codec",
+    **dict.fromkeys(("PRESETS", "CodecConfig", "QuantizerConfig", "SelectorConfig", "preset"), "config"),
+    **dict.fromkeys(("Encoded", "Layout"), "encoded"),
+    **dict.fromkeys(
+        ("AudioError", "BitstreamError", "ConfigError", "DTMCodecError", "ModelError", "RateError"), "errors"
+    ),
+}
+
+__all__ = [
+    "PRESETS",
+    "AudioError",
+    "BitstreamError",
+    "CodecConfig",
+    "ConfigError",
+    "DTMCodec",
+    "DTMCodecError",
+    "Encoded",
+    "Layout",
+    "ModelError",
+    "QuantizerConfig",
+    "RateError",
+    "SelectorConfig",
+    "preset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load on first use: the bitstream and `dtm-codec --help` need no torch."""
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

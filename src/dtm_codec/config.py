@@ -44,7 +44,8 @@ class Validated:
         hints = get_type_hints(cls)
         unknown = sorted(set(data) - set(hints), key=str)
         if unknown:
-            raise ConfigError(f"unknown key {_dotted(where, str(unknown[0]))!r}; known keys: {', '.join(sorted(hints))}")
+            key = _dotted(where, str(unknown[0]))
+            raise ConfigError(f"unknown key {key!r}; known keys: {', '.join(sorted(hints))}")
         return cls(**{key: _convert(value, hints[key], _dotted(where, key)) for key, value in data.items()})
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,7 +187,8 @@ class CodecConfig(Validated):
         require(
             8 <= self.hop_length <= 4096 and self.hop_length % 2 == 0, "hop_length", self.hop_length, "even, 8 ... 4096"
         )
-        for name in ("dim", "heads", "mlp_hidden", "enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers", "window"):
+        layers = ("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers")
+        for name in ("dim", "heads", "mlp_hidden", *layers, "window"):
             require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
         require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
         for name in ("norm_eps", "rope_base", "layer_scale"):

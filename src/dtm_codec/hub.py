@@ -1,0 +1,176 @@
+"""Models as folders: `config.json` and `model.safetensors`, never pickle.
+
+A model's identity is its short name and two bytes of a hash over configuration and weights: 's-vfr-50:1f3a'. Files
+carry it, so that no other weights ever decode them by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from .config import PRESETS, CodecConfig, preset
+from .errors import ConfigError, MissingExtraError, ModelError
+from .files import write_atomically
+
+if TYPE_CHECKING:
+    from .bitstream.token_coder import TokenModel
+    from .codec import DTMCodec
+
+DEFAULT_MODEL = "small"
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+BUNDLED = Path(__file__).with_name("pretrained")
+TOKEN_MODEL_PREFIX = "token_model."
+TRAINING_ONLY = ("quantizer.idle",)
+"""State that inference has no use for."""
+
+RANDOM_SEED = 0
+"""Of the weights of 'random:PRESET', so that two processes make the same model."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What a model folder holds; no tensors for an untrained model."""
+
+    config: CodecConfig
+    tensors: dict[str, Tensor] | None
+    token_model: TokenModel | None
+    model_id: str
+    origin: str
+
+
+def bundled_models() -> dict[str, Path]:
+    """Folders of the models inside the package, by name."""
+    return {path.parent.name: path.parent for path in sorted(BUNDLED.glob(f"*/{WEIGHTS_FILE}"))}
+
+
+def load(name_or_folder: str | PathLike[str]) -> LoadedModel:
+    """Read a bundled model, a folder, a hub id or 'random:PRESET'."""
+    name = str(name_or_folder)
+    if name.startswith("random:"):
+        return LoadedModel(preset(name.removeprefix("random:")), None, None, "", name)
+    return read_folder(find(name))
+
+
+def find(name: str) -> Path:
+    """The folder of a model that is bundled, on disk or on the hub."""
+    bundled = bundled_models()
+    if name in bundled:
+        return bundled[name]
+    if Path(name).is_dir():
+        return Path(name)
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        return _download(name)
+    known = ", ".join(map(repr, bundled)) or "none bundled yet"
+    raise ModelError(
+        f"no model {name!r}; known: {known}, a folder, a hub id 'owner/name', "
+        f"or 'random:PRESET' with a preset of {', '.join(PRESETS)}"
+    )
+
+
+def _download(hub_id: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingExtraError("huggingface_hub", "hub") from None
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE]))
+    except Exception as error:  # whatever the network or the hub answers, the user gets one line
+        raise ModelError(f"no folder and no model on the hub: {hub_id!r} ({type(error).__name__})") from None
+
+
+def read_folder(folder: Path) -> LoadedModel:
+    """Read a model folder; configuration and weights are checked, nothing is executed."""
+    config_path, weights_path = folder / CONFIG_FILE, folder / WEIGHTS_FILE
+    for path in (config_path, weights_path):
+        if not path.is_file():
+            raise ModelError(f"{str(folder)!r} is no model folder: it has no {path.name}")
+    try:
+        config = CodecConfig.from_dict(json.loads(config_path.read_text()))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{config_path}: not JSON ({error})") from None
+    data = weights_path.read_bytes()
+    try:
+        tensors = safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise ModelError(f"{weights_path}: not a safetensors file ({error})") from None
+    prefix = TOKEN_MODEL_PREFIX
+    arrays = {key.removeprefix(prefix): tensors.pop(key).numpy() for key in sorted(tensors) if key.startswith(prefix)}
+    token_model = TokenModel.from_arrays(arrays) if arrays else None
+    return LoadedModel(config, tensors, token_model, _model_id(config, data), str(folder))
+
+
+def fill(codec: DTMCodec, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy weights into a codec; a missing, foreign or misshapen tensor is an error that names it."""
+    own = _inference_state(codec)
+    missing, foreign = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
+    if missing or foreign:
+        raise ModelError(
+            f"{origin}: the weights do not match the config: "
+            + "; ".join(
+                f"{len(names)} tensors {what}, such as {names[0]!r}"
+                for names, what in ((missing, "missing"), (foreign, "unknown"))
+                if names
+            )
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if tensor.shape != tensors[name].shape:
+                raise ModelError(
+                    f"{origin}: {name} has shape {tuple(tensors[name].shape)}; the config needs {tuple(tensor.shape)}"
+                )
+            tensor.copy_(tensors[name])
+
+
+def save(codec: DTMCodec, folder: str | PathLike[str], dtype: torch.dtype) -> str:
+    """Write a model folder and return the id of what was written."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    data = _serialize(codec, dtype)
+    write_atomically(path / WEIGHTS_FILE, data)
+    write_atomically(path / CONFIG_FILE, (json.dumps(codec.config.to_dict(), indent=2) + "\n").encode())
+    return _model_id(codec.config, data)
+
+
+def identify(codec: DTMCodec) -> str:
+    """The id that `save` in float32 would give."""
+    return _model_id(codec.config, _serialize(codec, torch.float32))
+
+
+def register_token_model(model_id: str, token_model: TokenModel | None) -> None:
+    """Let `.dtm` files of that model be read and written with its token statistics."""
+    if token_model is not None:
+        from .bitstream import token_coder
+
+        token_coder.register(model_id, token_model)
+
+
+def _inference_state(codec: DTMCodec) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in codec.state_dict().items() if name not in TRAINING_ONLY}
+
+
+def _serialize(codec: DTMCodec, dtype: torch.dtype) -> bytes:
+    """Weights in `dtype`; tau stays float64, the token statistics integers."""
+    tensors = {
+        name: (tensor.to(dtype) if tensor.dtype == torch.float32 else tensor).contiguous().cpu()
+        for name, tensor in _inference_state(codec).items()
+    }
+    if codec.token_model is not None:
+        arrays = codec.token_model.to_arrays()
+        tensors |= {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
+    return safetensors.torch.save(tensors)
+
+
+def _model_id(config: CodecConfig, weights: bytes) -> str:
+    digest = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode())
+    digest.update(weights)
+    return f"{config.name}:{digest.hexdigest()[:4]}"

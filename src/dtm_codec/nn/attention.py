@@ -1,0 +1,144 @@
+"""Sliding-window attention over packed sequences, with memory linear in length (paper Section 3.1.4).
+
+The packed axis is cut into blocks of `window` steps. A block's queries see their own block and the two beside
+it, which holds every key within `window` steps; what is farther away or of another sequence is masked by a bias
+that is built once for all layers. No mask of N x N, no padding of short sequences.
+
+`BlockAttention` has a backward of its own. On CPU, PyTorch's fused attention spends most of a training step in
+its backward when it is given a mask; four batched products and one pass of elementwise work need less than half of
+that (`make bench-train` shows both).
+
+On CUDA, with the package flash-attn and half precision, its variable-length kernel does the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .packed import Packed
+
+try:  # CUDA only; the blocked form below does the same elsewhere
+    from flash_attn import flash_attn_varlen_func
+except ImportError:
+    flash_attn_varlen_func = None
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """What all layers of a stack share: who sees whom, and the rotary angles."""
+
+    lengths: tuple[int, ...]
+    window: int
+    bias: Tensor
+    """(blocks, 1, window, 3 window): 0 where a key is seen, -inf elsewhere."""
+    cos: Tensor
+    """(S, 1, head_dim / 2)"""
+    sin: Tensor
+
+    @classmethod
+    def build(cls, packed: Packed, window: int, head_dim: int, rope_base: float) -> AttentionPlan:
+        """The plan for these sequences; angles in float32 whatever the precision of the values."""
+        device = packed.values.device
+        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+        angles = packed.positions[:, None].float() * rope_base**-exponents  # (S, head_dim / 2)
+        bias = _block_bias(packed.lengths, window, device)
+        return cls(packed.lengths, window, bias, angles.cos()[:, None], angles.sin()[:, None])
+
+
+def _block_bias(lengths: tuple[int, ...], window: int, device: torch.device) -> Tensor:
+    total = sum(lengths)
+    blocks = -(-total // window)
+    sequence = torch.full((blocks * window,), -1, device=device)  # -1: padding at the end, seen by no real query
+    sequence[:total] = torch.repeat_interleave(
+        torch.arange(len(lengths), device=device), torch.tensor(lengths, device=device)
+    )
+    sequence = sequence.view(blocks, window)
+    outside = torch.full((1, window), -2, device=device)
+    around = torch.cat([outside, sequence, outside])
+    keys = torch.cat([around[:-2], around[1:-1], around[2:]], dim=1)  # (blocks, 3 window)
+    query_step = torch.arange(window, device=device)[:, None]
+    key_step = torch.arange(-window, 2 * window, device=device)[None]
+    seen = ((query_step - key_step).abs() <= window) & (sequence[:, :, None] == keys[:, None])
+    bias = torch.zeros(seen.shape, device=device).masked_fill_(~seen, float("-inf"))
+    return bias[:, None]
+
+
+def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
+    """Attention of each step to those within the window in its own sequence. q, k, v: (S, H, d) -> (S, H, d)."""
+    if flash_attn_varlen_func is not None and q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
+        ends = torch.tensor((0, *plan.lengths), device=q.device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        longest, reach = max(plan.lengths), (plan.window, plan.window)
+        attended: Tensor = flash_attn_varlen_func(q, k, v, ends, ends, longest, longest, window_size=reach)
+        return attended
+    total, window = q.shape[0], plan.window
+    padding = -total % window
+    if padding:
+        q, k, v = (F.pad(x, (0, 0, 0, 0, 0, padding)) for x in (q, k, v))
+    if torch.is_grad_enabled() and q.requires_grad:
+        attended = BlockAttention.apply(q, k, v, plan.bias)
+    else:
+        bias = plan.bias.to(q.dtype)
+        blocks, keys, values = (_blocks(q, window), _with_neighbours(k, window), _with_neighbours(v, window))
+        attended = _unblock(F.scaled_dot_product_attention(blocks, keys, values, attn_mask=bias))
+    return attended[:total]
+
+
+def _blocks(x: Tensor, window: int) -> Tensor:
+    """(S, H, d) -> (blocks, H, window, d)"""
+    return x.unflatten(0, (-1, window)).transpose(1, 2)
+
+
+def _unblock(x: Tensor) -> Tensor:
+    """(blocks, H, window, d) -> (S, H, d)"""
+    return x.transpose(1, 2).flatten(0, 1)
+
+
+def _with_neighbours(x: Tensor, window: int) -> Tensor:
+    """Each block with the ones before and after it. (S, H, d) -> (blocks, H, 3 window, d)"""
+    total, heads, width = x.shape
+    around = x.new_zeros(total + 2 * window, heads, width)
+    around[window:-window] = x
+    spans = around.unfold(0, 3 * window, window)  # (blocks, H, d, 3 window), a view
+    return spans.transpose(2, 3).contiguous()
+
+
+class BlockAttention(torch.autograd.Function):
+    """Softmax attention within blocks and their neighbours, backward by hand."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:  # noqa: D102
+        window = bias.shape[2]
+        queries = _blocks(q, window) * q.shape[-1] ** -0.5
+        keys, values = _with_neighbours(k, window), _with_neighbours(v, window)
+        weights = (queries @ keys.transpose(2, 3)).add_(bias)
+        # a padding query sees padding keys only, so every row has a finite maximum
+        weights = torch.softmax(weights, -1)  # (blocks, H, window, 3 window)
+        attended = weights @ values
+        ctx.save_for_backward(queries, keys, values, weights, attended)
+        return _unblock(attended)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+        queries, keys, values, weights, attended = ctx.saved_tensors
+        window, width = queries.shape[2:]
+        grad = _blocks(grads[0], window).contiguous()
+        grad_values = weights.transpose(2, 3) @ grad
+        along = (grad * attended).sum(-1, keepdim=True)  # the softmax's pull back to its row sum
+        grad_scores = (grad @ values.transpose(2, 3)).sub_(along).mul_(weights)
+        grad_queries = (grad_scores @ keys).mul_(width**-0.5)
+        grad_keys = grad_scores.transpose(2, 3) @ queries
+        return _unblock(grad_queries), _fold(grad_keys), _fold(grad_values), None
+
+
+def _fold(x: Tensor) -> Tensor:
+    """Sum what each step received as a key of three blocks; the transpose of `_with_neighbours`. -> (S, H, d)"""
+    before, own, after = x.unflatten(2, (3, -1)).unbind(2)  # (blocks, H, window, d) each
+    total = own.clone()
+    total[:-1] += before[1:]
+    total[1:] += after[:-1]
+    return _unblock(total)

@@ -1,0 +1,144 @@
+"""The bottleneck: single-codebook cosine VQ, and FSQ as a control (paper Section 3.1.3).
+
+Arithmetic is float32 and codes int64 even under autocast: a float edge gave another codec 5 % wrong tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..config import QuantizerConfig
+
+COMMITMENT = 0.25
+"""Weight of the encoder's pull to its code; the codebook's pull to the encoder has weight 1."""
+
+ROWS_AT_ONCE = 256
+"""Vectors compared with the codebook at a time: their similarities (16 MB at 16 384 codes) stay near the cache."""
+
+
+@dataclass(frozen=True)
+class QuantizerOutput:
+    """values: (S, D) quantized; codes: (S,) int64; loss: scalar; latents: (S, d) what was quantized, detached."""
+
+    values: Tensor
+    codes: Tensor
+    loss: Tensor
+    latents: Tensor
+
+
+class VectorQuantizer(nn.Module):
+    """Nearest of one codebook by cosine, in few dimensions, with straight-through gradients.
+
+    Not from `vector-quantize-pytorch`: its codebook update makes a one-hot matrix of tokens x codes, which with
+    16 384 codes costs more than the whole lookup (see `benchmarks/quantizer.py`), and the paper's lineage
+    (DAC, BigCodec) has no such update: the codebook learns by gradient.
+
+    Codes that nobody chooses receive no gradient. `revive` moves them to where the encoder's vectors are; training
+    calls it with counts and vectors of all processes, so that they stay equal on all.
+    """
+
+    idle: Tensor
+
+    def __init__(self, dim: int, codebook_size: int, code_dim: int) -> None:
+        super().__init__()
+        self.project_in = nn.Linear(dim, code_dim)
+        self.project_out = nn.Linear(code_dim, dim)
+        self.codebook = nn.Parameter(F.normalize(torch.randn(codebook_size, code_dim), dim=-1))
+        self.register_buffer("idle", torch.zeros(codebook_size, dtype=torch.int32))
+
+    def forward(self, z2: Tensor) -> QuantizerOutput:
+        """z2: (S, D)"""
+        with torch.autocast(z2.device.type, enabled=False):
+            latents = F.normalize(self.project_in(z2.float()), dim=-1)
+            codes = self._nearest(latents)
+            chosen = F.normalize(F.embedding(codes, self.codebook), dim=-1)
+            commitment = (latents - chosen.detach()).square().sum(-1).mean()
+            codebook = (latents.detach() - chosen).square().sum(-1).mean()
+            values = self.project_out(latents + (chosen - latents).detach())
+        return QuantizerOutput(values.to(z2.dtype), codes, COMMITMENT * commitment + codebook, latents.detach())
+
+    def encode(self, z2: Tensor) -> Tensor:
+        """(S, D) -> (S,)"""
+        return self._nearest(F.normalize(self.project_in(z2.float()), dim=-1))
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """(S,) -> (S, D)"""
+        values: Tensor = self.project_out(F.normalize(F.embedding(codes, self.codebook), dim=-1))
+        return values
+
+    @torch.no_grad()
+    def _nearest(self, latents: Tensor) -> Tensor:
+        directions = F.normalize(self.codebook, dim=-1).T
+        return torch.cat([(rows @ directions).argmax(-1) for rows in latents.split(ROWS_AT_ONCE)])
+
+    @torch.no_grad()
+    def revive(self, counts: Tensor, latents: Tensor, *, idle_steps: int, seed: int) -> int:
+        """Move codes unused for `idle_steps` calls to random `latents`; returns how many. counts: (V,), latents: (M, d)
+
+        The choice depends on the arguments alone: the same on every process that is given the same.
+        """
+        self.idle += 1
+        self.idle[counts > 0] = 0
+        dead = (self.idle >= idle_steps).nonzero().squeeze(1)
+        if dead.numel() == 0:
+            return 0
+        generator = torch.Generator().manual_seed(seed)
+        picks = torch.randint(latents.shape[0], (dead.numel(),), generator=generator).to(latents.device)
+        noise = torch.randn(dead.numel(), latents.shape[1], generator=generator).to(latents.device)
+        self.codebook[dead] = F.normalize(latents[picks] + 0.02 * noise, dim=-1)
+        self.idle[dead] = 0
+        return int(dead.numel())
+
+
+class FiniteScalarQuantizer(nn.Module):
+    """Each of a few bounded dimensions rounded to its levels; nothing to learn but the projections (Mentzer et al.)."""
+
+    levels: Tensor
+    place_values: Tensor
+
+    def __init__(self, dim: int, levels: tuple[int, ...]) -> None:
+        super().__init__()
+        self.project_in = nn.Linear(dim, len(levels))
+        self.project_out = nn.Linear(len(levels), dim)
+        self.register_buffer("levels", torch.tensor(levels), persistent=False)
+        place_values = torch.tensor((1, *levels[:-1])).cumprod(0)
+        self.register_buffer("place_values", place_values, persistent=False)
+
+    def forward(self, z2: Tensor) -> QuantizerOutput:
+        """z2: (S, D)"""
+        with torch.autocast(z2.device.type, enabled=False):
+            bounded = self._bound(self.project_in(z2.float()))
+            rounded = bounded + (bounded.round() - bounded).detach()
+            values = self.project_out(rounded / (self.levels // 2))
+        return QuantizerOutput(values.to(z2.dtype), self._codes(bounded), values.new_zeros(()), bounded.detach())
+
+    def encode(self, z2: Tensor) -> Tensor:
+        """(S, D) -> (S,)"""
+        return self._codes(self._bound(self.project_in(z2.float())))
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """(S,) -> (S, D)"""
+        half = self.levels // 2
+        digits = codes[:, None] // self.place_values % self.levels
+        values: Tensor = self.project_out((digits - half).float() / half)
+        return values
+
+    def _codes(self, bounded: Tensor) -> Tensor:
+        return ((bounded.detach().round().long() + self.levels // 2) * self.place_values).sum(-1)
+
+    def _bound(self, x: Tensor) -> Tensor:
+        """Squash to (-L/2, L/2) so that rounding gives L levels; an even L is shifted by half a step."""
+        reach = (self.levels - 1) * (1 + 1e-3) / 2
+        offset = torch.where(self.levels % 2 == 0, 0.5, 0.0)
+        return torch.tanh(x + torch.atanh(offset / reach)) * reach - offset
+
+
+def build_quantizer(config: QuantizerConfig, dim: int) -> VectorQuantizer | FiniteScalarQuantizer:
+    """The quantizer of that configuration for vectors of width `dim`."""
+    if config.kind == "fsq":
+        return FiniteScalarQuantizer(dim, config.levels)
+    return VectorQuantizer(dim, config.codebook_size, config.dim)

@@ -1,0 +1,121 @@
+"""STFT front end and iSTFT head (paper Section 3.1.2).
+
+Both use a Hann window of four hops and "same" padding: (n_fft - hop) / 2 zeros on each side, so that a signal of
+N hops has exactly N frames, frame t centred on hop t.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MAX_MAGNITUDE = 1e2
+"""The head's magnitudes are clipped here, as in Vocos, to keep exp() from exploding early in training."""
+
+COMPRESSION = 0.3
+"""Power law on STFT magnitudes, which spreads the range of speech as hearing does."""
+
+
+def frame_signal(audio: Tensor, n_fft: int, hop_length: int) -> Tensor:
+    """Overlapping frames with "same" padding. audio: (..., N hop) -> (..., N, n_fft)"""
+    padding = (n_fft - hop_length) // 2
+    return F.pad(audio, (padding, padding)).unfold(-1, n_fft, hop_length)
+
+
+def overlap_add(frames: Tensor, hop_length: int) -> Tensor:
+    """The sum of frames laid `hop_length` apart, untrimmed. (..., N, r hop) -> (..., (N + r - 1) hop)"""
+    overlap = frames.shape[-1] // hop_length
+    pieces = frames.unflatten(-1, (overlap, hop_length))  # (..., N, r, hop)
+    total = sum(F.pad(pieces[..., i, :], (0, 0, i, overlap - 1 - i)) for i in range(overlap))
+    assert isinstance(total, Tensor)
+    return total.flatten(-2)
+
+
+class FrontEnd(nn.Module):
+    """Spectral frames, linearly projected.
+
+    The paper projects real and imaginary parts. These rotate from frame to frame, so neighbouring vectors come
+    out nearly orthogonal early in training; with the log-magnitude beside them a small model needed half the
+    steps to the same mel loss and its Stage-1 path became smooth. Both are a choice of the config.
+    """
+
+    window: Tensor
+
+    def __init__(self, n_fft: int, hop_length: int, dim: int, *, log_magnitude: bool) -> None:
+        super().__init__()
+        self.n_fft, self.hop_length, self.log_magnitude = n_fft, hop_length, log_magnitude
+        bins = n_fft // 2 + 1
+        self.project = nn.Linear((3 if log_magnitude else 2) * bins, dim)
+        self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
+
+    def spectrum(self, frames: Tensor) -> Tensor:
+        """Windowed FFT in float32. (..., n_fft) -> (..., bins) complex"""
+        return torch.fft.rfft(frames.float() * self.window)
+
+    def forward(self, spectrum: Tensor) -> Tensor:
+        """(..., bins) complex -> (..., D)"""
+        power = spectrum.real.square() + spectrum.imag.square()
+        scale = (power + 1e-8) ** ((COMPRESSION - 1) / 2)
+        features = [spectrum.real * scale, spectrum.imag * scale]
+        if self.log_magnitude:
+            features.append(0.1 * torch.log(power + 1e-8) + 0.5)  # about -1.3 in silence, 1 at full scale
+        projected: Tensor = self.project(torch.cat(features, -1))
+        return projected
+
+
+class SpectralHead(nn.Module):
+    """Vectors to frames of waveform: log-magnitude and phase, inverse FFT, synthesis window (Vocos)."""
+
+    window: Tensor
+
+    def __init__(self, n_fft: int, hop_length: int, dim: int) -> None:
+        super().__init__()
+        self.n_fft, self.hop_length = n_fft, hop_length
+        self.project = nn.Linear(dim, n_fft + 2)
+        self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Windowed frames, to be overlap-added. (..., D) -> (..., n_fft)"""
+        log_magnitude, phase = self.project(x).float().chunk(2, -1)
+        magnitude = log_magnitude.exp().clamp(max=MAX_MAGNITUDE)
+        spectrum = torch.complex(magnitude * phase.cos(), magnitude * phase.sin())
+        return torch.fft.irfft(spectrum, n=self.n_fft) * self.window
+
+    def envelope(self, frames: int) -> Tensor:
+        """What overlap-added squared windows sum to, untrimmed. -> ((N + 3) hop,)"""
+        return overlap_add(self.window.square().expand(frames, -1), self.hop_length)
+
+    def synthesize(self, frames: Tensor) -> Tensor:
+        """Overlap-add, normalise and trim. (..., N, n_fft) -> (..., N hop)"""
+        padding = (self.n_fft - self.hop_length) // 2
+        audio = overlap_add(frames, self.hop_length)[..., padding:-padding]
+        return audio / self.envelope(frames.shape[-2])[padding:-padding]
+
+
+def mel_filterbank(sample_rate: int, n_fft: int, n_mels: int) -> Tensor:
+    """Slaney's triangular filters, area normalised. -> (n_mels, n_fft / 2 + 1)"""
+    edges = _mel_to_hertz(torch.linspace(0.0, _hertz_to_mel(sample_rate / 2), n_mels + 2, dtype=torch.float64))
+    bins = torch.linspace(0.0, sample_rate / 2, n_fft // 2 + 1, dtype=torch.float64)
+    lower, centre, upper = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    rising = (bins - lower) / (centre - lower)
+    falling = (upper - bins) / (upper - centre)
+    triangles = torch.minimum(rising, falling).clamp(min=0)
+    return (triangles * 2 / (upper - lower)).float()
+
+
+# Slaney's scale: linear up to 1 kHz (15 mels), then 27 mels per factor of 6.4
+_LINEAR_HERTZ, _LINEAR_MELS, _LOG_STEP = 1000.0, 15.0, math.log(6.4) / 27
+
+
+def _hertz_to_mel(hertz: float) -> float:
+    if hertz < _LINEAR_HERTZ:
+        return hertz * _LINEAR_MELS / _LINEAR_HERTZ
+    return _LINEAR_MELS + math.log(hertz / _LINEAR_HERTZ) / _LOG_STEP
+
+
+def _mel_to_hertz(mels: Tensor) -> Tensor:
+    linear = mels * _LINEAR_HERTZ / _LINEAR_MELS
+    return torch.where(mels < _LINEAR_MELS, linear, _LINEAR_HERTZ * torch.exp(_LOG_STEP * (mels - _LINEAR_MELS)))
