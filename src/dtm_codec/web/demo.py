@@ -1,0 +1,201 @@
+"""The demo: an upload is read once, then encoded at whatever bitrate the slider asks for."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..audio import Samples, audio_bytes, audio_info, read_audio, sample_path
+from ..errors import AudioError
+from ..rate.accounting import rates
+from .pictures import Spectrogram, local_token_rate, spectrogram
+
+if TYPE_CHECKING:
+    from ..codec import DTMCodec
+
+CLIPS_PATH = "/api/demo/clips"
+
+MAX_CLIPS = 16
+"""Uploads held in memory; the one used longest ago goes first."""
+
+MAX_WAITING = 8
+"""Requests that may wait for the model; more are asked to come again."""
+
+LOWEST_KEEP_RATIO = 0.1
+"""The slider starts where every tenth step is kept, and ends where all are."""
+
+
+@dataclass(frozen=True)
+class Clip:
+    """An upload, read and resampled."""
+
+    audio: Samples
+    """(T,) at the model's rate"""
+    picture: Spectrogram
+
+
+@dataclass(frozen=True)
+class RateRange:
+    """What the slider offers, in total bits a second."""
+
+    lowest: int
+    highest: int
+    default: int
+
+
+class Demo:
+    """The model behind the page. One encoding runs at a time: torch uses every core for it."""
+
+    def __init__(self, codec: DTMCodec, model: str, max_seconds: float = 30.0) -> None:
+        self.codec = codec
+        self.model = model
+        self.max_seconds = max_seconds
+        self.max_bytes = round(max_seconds * 48_000 * 2 * 4) + 65_536  # 48 kHz stereo in float32, and headers
+        self._clips: OrderedDict[str, Clip] = OrderedDict()
+        self._lock = threading.Lock()
+        self._waiting = anyio.CapacityLimiter(1)
+
+    @property
+    def rate_range(self) -> RateRange:
+        """Eq. 5 at the lowest, the full and the trained keep ratio; a fixed rate offers one value."""
+        config = self.codec.config
+        bits = config.quantizer.token_bits * config.frame_rate
+        if config.is_fixed_rate:
+            only = round(bits / config.stride)
+            return RateRange(only, only, only)
+        position = config.frame_rate
+        ratios = (LOWEST_KEEP_RATIO, 1.0, config.keep_ratio)
+        return RateRange(*(round((ratio * bits + position) / 10) * 10 for ratio in ratios))
+
+    def describe(self) -> dict[str, Any]:
+        """What the page shows before any upload."""
+        config = self.codec.config
+        return {
+            "model": self.model,
+            "model_id": self.codec.model_id,
+            "parameters": self.codec.num_parameters,
+            "sample_rate": config.sample_rate,
+            "frame_rate": config.frame_rate,
+            "token_bits": config.quantizer.token_bits,
+            "selector": config.selector.name,
+            "fixed_rate": config.is_fixed_rate,
+            "bitrate": vars(self.rate_range),
+            "max_seconds": self.max_seconds,
+            "max_bytes": self.max_bytes,
+        }
+
+    def add_clip(self, data: bytes) -> dict[str, Any]:
+        """Read an upload; no more of it than allowed is ever decoded."""
+        info = audio_info(data)
+        if info.duration_s > self.max_seconds:
+            raise AudioError(f"the audio lasts {info.duration_s:.1f} s; allowed: up to {self.max_seconds:g} s")
+        frames = max(1, round(self.max_seconds * info.sample_rate))
+        sample_rate = self.codec.config.sample_rate
+        audio, _ = read_audio(data, sample_rate, frames=frames)
+        clip = Clip(audio, spectrogram(audio, sample_rate))
+        name = secrets.token_hex(16)
+        with self._lock:
+            self._clips[name] = clip
+            while len(self._clips) > MAX_CLIPS:
+                self._clips.popitem(last=False)
+        return {
+            "id": name,
+            "duration_s": audio.size / sample_rate,
+            "spectrogram": _spectrogram_json(clip.picture),
+            "audio": _base64(audio_bytes(audio, sample_rate)),
+        }
+
+    def clip(self, name: str) -> Clip | None:
+        """An upload that is still held."""
+        with self._lock:
+            if name in self._clips:
+                self._clips.move_to_end(name)
+            return self._clips.get(name)
+
+    def encode(self, clip: Clip, bitrate: float) -> dict[str, Any]:
+        """Encode, write, decode, and count what it cost."""
+        started = time.perf_counter()
+        sample_rate = self.codec.config.sample_rate
+        asked = None if self.codec.config.is_fixed_rate else bitrate
+        encoded = self.codec.encode(clip.audio, sample_rate, bitrate=asked)
+        file = encoded.to_bytes()
+        decoded = self.codec.decode(encoded)
+        bits, rate, seconds = encoded.bits, rates([encoded]), encoded.duration_s
+        return {
+            "bits": {"content": bits.content, "position": bits.position, "total": bits.total, "written": 8 * len(file)},
+            "bps": {
+                "content": rate.content_bps,
+                "position": rate.position_bps,
+                "total": rate.total_bps,
+                "written": 8 * len(file) / seconds,
+            },
+            "tokens": encoded.codes.size,
+            "steps": encoded.mask.size,
+            "token_rate": rate.token_rate,
+            "keep_ratio": rate.keep_ratio,
+            "positions": encoded.positions.tolist(),
+            "local_rate": local_token_rate(encoded.mask, self.codec.config.frame_rate).round(1).tolist(),
+            "spectrogram": _spectrogram_json(spectrogram(decoded, sample_rate, clip.picture.peak_db)),
+            "audio": _base64(audio_bytes(decoded, sample_rate)),
+            "file": _base64(file),
+            "seconds": time.perf_counter() - started,
+        }
+
+    async def run(self, work: Any, *arguments: Any) -> Any:
+        """Run on a thread of its own, one at a time, with a short queue."""
+        if self._waiting.statistics().tasks_waiting >= MAX_WAITING:
+            raise HTTPException(503, "the model is busy; try again in a moment", headers={"Retry-After": "1"})
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._waiting)
+
+
+def _spectrogram_json(picture: Spectrogram) -> dict[str, Any]:
+    columns, bins = picture.cells.shape
+    return {"columns": columns, "bins": bins, "cells": _base64(picture.cells.tobytes())}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+class EncodeRequest(BaseModel):
+    """What the slider sends."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    bitrate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+
+
+def demo_routes(demo: Demo) -> APIRouter:
+    """The demo's interface to its page."""
+    router = APIRouter()
+
+    @router.get("/api/demo")
+    def describe() -> dict[str, Any]:
+        return demo.describe()
+
+    @router.get("/api/demo/sample")
+    def sample() -> dict[str, Any]:
+        return demo.add_clip(sample_path().read_bytes())
+
+    @router.post(CLIPS_PATH, status_code=201)
+    async def upload(request: Request) -> Any:
+        return await anyio.to_thread.run_sync(demo.add_clip, await request.body())
+
+    @router.post("/api/demo/clips/{name}/encodings")
+    async def encode(name: str, wanted: EncodeRequest) -> Any:
+        clip = demo.clip(name)
+        if clip is None:
+            raise HTTPException(404, "this recording is no longer held; load it again")
+        return await demo.run(demo.encode, clip, wanted.bitrate)
+
+    return router

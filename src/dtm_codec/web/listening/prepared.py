@@ -1,0 +1,167 @@
+"""A test on disk: `test.json` and one WAV file a stimulus; the ratings join them as `ratings.sqlite`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...audio import READ_SUFFIXES, Samples, audio_info, read_audio, resample, write_audio
+from ...errors import AudioError, ConfigError
+from ...files import write_atomically
+from .definition import ANCHOR, FOLDER, REFERENCE, Definition
+from .stimuli import MIN_SECONDS, aligned, low_pass, matched
+
+TEST_FILE, AUDIO_FOLDER, RATINGS_FILE = "test.json", "audio", "ratings.sqlite"
+FORMAT = 1
+
+System = Callable[[Samples, int], tuple[Samples, int]]
+"""Code and decode: samples (T,) and their rate in, the decoded ones and theirs out."""
+
+
+@dataclass(frozen=True)
+class ListeningTest:
+    """A prepared test: what the server needs to know of it."""
+
+    title: str
+    instructions: str
+    seed: int
+    utterances: tuple[str, ...]
+    """Of the trials; each listener gets `trials_per_listener` of them."""
+    training: str | None
+    """Utterance of the training page."""
+    systems: tuple[str, ...]
+    """Names for the results, hidden reference and anchor included."""
+    trials_per_listener: int
+
+    def audio_path(self, folder: Path, utterance: str, system: str) -> Path:
+        """The stimulus inside the test's folder; named by numbers, so that no name in a test is ever a path."""
+        row = self._rows().index(utterance)
+        return folder / AUDIO_FOLDER / f"{row:04d}-{self.systems.index(system):02d}.wav"
+
+    def _rows(self) -> list[str]:
+        return [*self.utterances, *([self.training] if self.training else [])]
+
+    def save(self, folder: Path) -> None:
+        """Write `test.json`: the last file of a preparation, so a folder that has it is complete."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
+        write_atomically(folder / TEST_FILE, text.encode())
+
+
+def load_test(folder: Path) -> ListeningTest:
+    """Read a prepared test and check that its stimuli are there."""
+    path = folder / TEST_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise ConfigError(f"{folder} is no prepared listening test: it has no {TEST_FILE}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON ({error})") from None
+    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        raise ConfigError(f"{path}: not a test of format {FORMAT}")
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    try:
+        test = ListeningTest(**fields)
+    except TypeError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    for utterance in test._rows():
+        for system in test.systems:
+            if not test.audio_path(folder, utterance, system).is_file():
+                raise ConfigError(f"{folder}: no stimulus of utterance {utterance!r} by {system!r}; prepare it anew")
+    return test
+
+
+def prepare(
+    definition: Definition,
+    folder: Path,
+    systems: Callable[[str], System],
+    progress: Callable[[list[str]], Iterator[str]] = iter,
+) -> ListeningTest:
+    """Make the stimuli of a test in `folder`.
+
+    systems: gives the system that a source of the definition names. progress: wraps the utterances, for a bar.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; allowed: a new folder, for ratings are never overwritten")
+    references = _audio_files(definition.reference)
+    runners = {name: _runner(source, systems) for name, source in definition.systems.items()}
+    training, utterances = _split(list(references), definition)
+    test = ListeningTest(
+        title=definition.title,
+        instructions=definition.instructions,
+        seed=definition.seed,
+        utterances=utterances,
+        training=training,
+        systems=(REFERENCE, ANCHOR, *definition.systems),
+        trials_per_listener=min(definition.trials_per_listener or len(utterances), len(utterances)),
+    )
+    (folder / AUDIO_FOLDER).mkdir(parents=True, exist_ok=True)
+    for utterance in progress(test._rows()):
+        stimuli, sample_rate = _stimuli(utterance, references[utterance], runners, definition)
+        for system, audio in stimuli.items():
+            write_audio(test.audio_path(folder, utterance, system), audio, sample_rate)
+    test.save(folder)
+    return test
+
+
+def _stimuli(
+    utterance: str, path: Path, runners: dict[str, Callable[[str, Samples, int], tuple[Samples, int]]], d: Definition
+) -> tuple[dict[str, Samples], int]:
+    """All stimuli of one trial, (T,) each, and their sample rate: the reference's."""
+    info = audio_info(path)
+    reference, rate = read_audio(path, frames=round(d.max_seconds * info.sample_rate))
+    if reference.size < MIN_SECONDS * rate:
+        raise AudioError(f"{path}: {reference.size / rate:.2f} s; allowed: {MIN_SECONDS:g} s or more")
+    stimuli = {REFERENCE: reference, ANCHOR: low_pass(reference, rate, d.anchor_hz)}
+    for name, run in runners.items():
+        decoded, decoded_rate = run(utterance, reference, rate)
+        stimuli[name] = aligned(reference, resample(decoded, decoded_rate, rate), rate)
+    try:
+        return matched(stimuli, rate, d.loudness_lufs), rate
+    except AudioError as error:
+        raise AudioError(f"utterance {utterance!r}: {error}") from None
+
+
+def _runner(source: str, systems: Callable[[str], System]) -> Callable[[str, Samples, int], tuple[Samples, int]]:
+    if not source.startswith(FOLDER):
+        system = systems(source)
+        return lambda _, audio, rate: system(audio, rate)
+    folder = Path(source.removeprefix(FOLDER))
+    files = _audio_files(folder)
+
+    def read(utterance: str, audio: Samples, rate: int) -> tuple[Samples, int]:
+        if utterance not in files:
+            raise AudioError(f"{folder} has no file for utterance {utterance!r}")
+        return read_audio(files[utterance])
+
+    return read
+
+
+def _audio_files(folder: Path) -> dict[str, Path]:
+    """Audio files of a folder by stem, sorted."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder")
+    files: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in READ_SUFFIXES:
+            if path.stem in files:
+                raise ConfigError(f"{folder}: {files[path.stem].name} and {path.name} have the same stem")
+            files[path.stem] = path
+    if not files:
+        raise ConfigError(f"{folder} has no audio files ({', '.join(READ_SUFFIXES)})")
+    return files
+
+
+def _split(stems: list[str], definition: Definition) -> tuple[str | None, tuple[str, ...]]:
+    """Training utterance and trials; a single utterance is a trial, without training."""
+    training = definition.training
+    if training is not None and training not in stems:
+        raise ConfigError(f"training = {training!r}; allowed: one of {', '.join(stems)}")
+    if training is None and len(stems) > 1:
+        training = stems[0]
+    utterances = tuple(stem for stem in stems if stem != training)
+    if not utterances:
+        raise ConfigError("the only utterance is the training page's; allowed: one more for a trial")
+    return training, utterances

@@ -1,0 +1,157 @@
+"""The listening test's interface to its pages. A browser learns aliases and numbers, never a system's name."""
+
+from __future__ import annotations
+
+import functools
+import hmac
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from .prepared import RATINGS_FILE, ListeningTest, load_test
+from .report import ratings_csv
+from .session import Page, Session, make_session
+from .statistics import evaluate
+from .store import Listener, Store
+
+MAX_LISTENER_NAME = 80
+
+
+class ListenerRequest(BaseModel):
+    """Someone starts."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Field(max_length=MAX_LISTENER_NAME)] = ""
+
+
+class RatingRequest(BaseModel):
+    """Someone judges one stimulus."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    stimulus: Annotated[str, Field(max_length=64)]
+    rating: Annotated[int, Field(ge=0, le=100)]
+
+
+class RunningTest:
+    """A prepared test with its ratings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.test: ListeningTest = load_test(folder)
+        self.store = Store(folder / RATINGS_FILE)
+        self.session = functools.lru_cache(maxsize=256)(self._session)
+
+    def _session(self, listener: int) -> Session:
+        return make_session(self.test, self.store.secret, listener)
+
+    def state(self, listener: Listener) -> dict[str, Any]:
+        """Where a listener stands: what a page needs after any reload."""
+        session, rated = self.session(listener.number), self.store.ratings_of(listener)
+
+        def page(of: Page) -> dict[str, Any]:
+            keys = {name: (session.stimuli[name].utterance, session.stimuli[name].system) for name in of.stimuli}
+            stored = [{"id": name, "rating": rated.get(key)} for name, key in keys.items()]
+            return {"reference": of.reference, "stimuli": stored}
+
+        pages = [page(trial) for trial in session.trials]
+        missing = [i for i, p in enumerate(pages) if any(stimulus["rating"] is None for stimulus in p["stimuli"])]
+        return {
+            "listener": listener.label,
+            "completed": len(pages) - len(missing),
+            "total": len(pages),
+            "training": page(session.training) if session.training else None,
+            "trial": {"number": missing[0] + 1, **pages[missing[0]]} if missing else None,
+        }
+
+    def results(self) -> dict[str, Any]:
+        """Everything the experimenter's page shows."""
+        ratings = self.store.ratings()
+        counts: dict[str, int] = {}
+        for rating in ratings:
+            counts[rating.listener] = counts.get(rating.listener, 0) + 1
+        results = evaluate(ratings, self.test.systems)
+        expected = self.test.trials_per_listener * len(self.test.systems)
+        return {
+            "title": self.test.title,
+            "scores": [asdict(score) for score in results.scores],
+            "pairs": [asdict(pair) for pair in results.pairs],
+            "listeners": [
+                {
+                    "label": listener.label,
+                    "name": listener.name,
+                    "ratings": counts.get(listener.label, 0),
+                    "expected": expected,
+                    "excluded": listener.label in results.excluded,
+                }
+                for listener in self.store.listeners()
+            ],
+        }
+
+
+def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
+    """Routes of the listeners' and the experimenter's page."""
+    router = APIRouter(prefix="/api/listening")
+    test, store = running.test, running.store
+
+    def known_listener(x_listener_token: Annotated[str, Header()] = "") -> Listener:
+        listener = store.listener(x_listener_token)
+        if listener is None:
+            raise HTTPException(401, "this browser holds no place in this test; start it anew")
+        return listener
+
+    def experimenter(authorization: Annotated[str, Header()] = "") -> None:
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {admin_token}".encode()):
+            raise HTTPException(401, "results need the token that the server printed when it started")
+
+    Known = Annotated[Listener, Depends(known_listener)]
+
+    @router.get("")
+    def describe() -> dict[str, Any]:
+        return {
+            "title": test.title,
+            "instructions": test.instructions,
+            "trials": test.trials_per_listener,
+            "stimuli": len(test.systems),
+            "training": test.training is not None,
+        }
+
+    @router.post("/listeners", status_code=201)
+    def start(request: ListenerRequest) -> dict[str, Any]:
+        token, listener = store.add_listener(request.name.strip())
+        return {"token": token, **running.state(listener)}
+
+    @router.get("/session")
+    def session(listener: Known) -> dict[str, Any]:
+        return running.state(listener)
+
+    @router.get("/stimuli/{name}")
+    def stimulus(name: str, listener: Known) -> Response:
+        found = running.session(listener.number).stimuli.get(name)
+        if found is None:
+            raise HTTPException(404, "no such stimulus")
+        path = test.audio_path(running.folder, found.utterance, found.system)
+        return Response(path.read_bytes(), media_type="audio/wav")
+
+    @router.post("/ratings")
+    def rate(request: RatingRequest, listener: Known) -> dict[str, Any]:
+        found = running.session(listener.number).stimuli.get(request.stimulus)
+        if found is None or not found.rated:
+            raise HTTPException(404, "no such stimulus to rate")
+        stored, new = store.rate(listener, found.utterance, found.system, request.rating)
+        return {"stimulus": request.stimulus, "rating": stored, "new": new}
+
+    @router.get("/results", dependencies=[Depends(experimenter)])
+    def results() -> dict[str, Any]:
+        return running.results()
+
+    @router.get("/ratings.csv", dependencies=[Depends(experimenter)])
+    def csv_file() -> Response:
+        headers = {"Content-Disposition": 'attachment; filename="ratings.csv"'}
+        return Response(ratings_csv(store.ratings()), media_type="text/csv; charset=utf-8", headers=headers)
+
+    return router

@@ -1,0 +1,97 @@
+"""What makes stimuli comparable: the same length, the same instant, the same loudness; and the anchor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import AudioError, ConfigError, MissingExtraError
+
+Samples = npt.NDArray[np.float32]
+
+MAX_DELAY_S = 0.25
+"""Delays of systems are looked for up to this."""
+
+MIN_SECONDS = 0.5
+"""BS.1770 measures loudness in blocks of 0.4 s."""
+
+HEADROOM = 10 ** (-1 / 20)
+"""Largest sample of a trial: 1 dB below full scale."""
+
+ENVELOPE_S = 0.002
+"""Smoothing of the envelopes that are aligned: long enough to forget phase, short against what an ear can tell."""
+
+FADE_S = 0.005
+"""Fade at both ends, so that a loop over the whole stimulus does not click."""
+
+
+def low_pass(audio: Samples, sample_rate: int, cutoff: float) -> Samples:
+    """The anchor: flat to the cut-off, 60 dB down from 8/7 of it on, no delay (BS.1534: 50 dB at 4.5 kHz for 3.5)."""
+    from scipy import signal
+
+    stop = cutoff * 8 / 7
+    if stop >= sample_rate / 2:
+        raise ConfigError(f"anchor_hz = {cutoff:g} at {sample_rate} Hz; allowed: up to {sample_rate / 2 * 7 / 8:g}")
+    taps, beta = signal.kaiserord(60.0, (stop - cutoff) / (sample_rate / 2))
+    kernel = signal.firwin(taps | 1, (cutoff + stop) / 2, window=("kaiser", beta), fs=sample_rate)
+    filtered = signal.fftconvolve(audio, kernel)[taps // 2 :][: audio.size]
+    return np.asarray(filtered, dtype=np.float32)
+
+
+def delay(reference: Samples, audio: Samples, sample_rate: int) -> int:
+    """Samples by which `audio` comes late (negative: early).
+
+    Envelopes are compared, not waves: a neural decoder need not keep the phase.
+    """
+    from scipy import signal
+
+    width = max(1, round(ENVELOPE_S * sample_rate))
+    window = np.hanning(width + 2)[1:-1]
+    envelopes = [signal.fftconvolve(np.abs(x), window, mode="same") for x in (audio, reference)]
+    late, early = (envelope - envelope.mean() for envelope in envelopes)
+    correlation = signal.correlate(late, early, mode="full", method="fft")
+    lags = signal.correlation_lags(late.size, early.size)
+    near = np.abs(lags) <= MAX_DELAY_S * sample_rate
+    return int(lags[near][np.argmax(correlation[near])])
+
+
+def aligned(reference: Samples, audio: Samples, sample_rate: int) -> Samples:
+    """`audio` moved to where the reference is, and cut or filled with silence to its length."""
+    late = delay(reference, audio, sample_rate)
+    moved = audio[late:] if late >= 0 else np.concatenate([np.zeros(-late, np.float32), audio])
+    out = np.zeros(reference.size, np.float32)
+    out[: min(moved.size, out.size)] = moved[: out.size]
+    return out
+
+
+def loudness(audio: Samples, sample_rate: int) -> float:
+    """Integrated loudness in LUFS (BS.1770); minus infinity for silence."""
+    try:
+        import pyloudnorm
+    except ImportError:
+        raise MissingExtraError("pyloudnorm", "web") from None
+    with np.errstate(divide="ignore"):
+        return float(pyloudnorm.Meter(sample_rate).integrated_loudness(audio.astype(np.float64)))
+
+
+def matched(stimuli: Mapping[str, Samples], sample_rate: int, lufs: float) -> dict[str, Samples]:
+    """All stimuli of a trial at one loudness: `lufs`, or what the peaks of the most peaky one leave room for."""
+    scaled = {}
+    for name, audio in stimuli.items():
+        level = loudness(audio, sample_rate)
+        if not np.isfinite(level):
+            raise AudioError(f"{name}: silent; allowed: audio that can be heard")
+        scaled[name] = audio * np.float32(10 ** ((lufs - level) / 20))
+    peak = max(float(np.abs(audio).max()) for audio in scaled.values())
+    gain = np.float32(min(1.0, HEADROOM / peak))
+    return {name: _faded(audio * gain, sample_rate) for name, audio in scaled.items()}
+
+
+def _faded(audio: Samples, sample_rate: int) -> Samples:
+    ramp = np.linspace(0, 1, round(FADE_S * sample_rate), dtype=np.float32)
+    out = audio.copy()
+    out[: ramp.size] *= ramp
+    out[-ramp.size :] *= ramp[::-1]
+    return out

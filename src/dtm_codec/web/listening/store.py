@@ -1,0 +1,146 @@
+"""Ratings in SQLite: one transaction each, on disk before it is acknowledged, counted once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import ConfigError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS secrets (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS listeners (
+    number INTEGER PRIMARY KEY,
+    token_hash BLOB NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    joined TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE TABLE IF NOT EXISTS ratings (
+    listener INTEGER NOT NULL REFERENCES listeners (number),
+    trial TEXT NOT NULL,
+    system TEXT NOT NULL,
+    rating INTEGER NOT NULL CHECK (typeof(rating) = 'integer' AND rating BETWEEN 0 AND 100),
+    submitted TEXT NOT NULL DEFAULT (datetime('now')),
+    PRIMARY KEY (listener, trial, system)
+) WITHOUT ROWID;
+"""
+
+
+class Rating(NamedTuple):
+    """One judgement. `trial` is the utterance, `listener` as in 'L003'."""
+
+    listener: str
+    trial: str
+    system: str
+    rating: int
+
+
+class Listener(NamedTuple):
+    """Someone who takes the test; `name` is what they typed."""
+
+    number: int
+    name: str
+
+    @property
+    def label(self) -> str:
+        """What stands for them in results."""
+        return f"L{self.number:03d}"
+
+
+class Store:
+    """All that a running test writes. One connection behind a lock: SQLite writes one at a time anyway."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")  # a commit that returns is on disk
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise ConfigError(f"{path}: cannot be used as the ratings' database ({error})") from None
+        self._lock = threading.Lock()
+        self.secret = self._secret()
+
+    def close(self) -> None:
+        """Let go of the file; everything acknowledged is in it."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _secret(self) -> bytes:
+        """Key of the stimuli's aliases, made once for a test, so that they survive a restart."""
+        with self._transaction() as db:
+            db.execute("INSERT OR IGNORE INTO secrets VALUES ('aliases', ?)", (secrets.token_bytes(32),))
+            return bytes(db.execute("SELECT value FROM secrets WHERE name = 'aliases'").fetchone()[0])
+
+    def add_listener(self, name: str) -> tuple[str, Listener]:
+        """A new listener and the token that proves who they are; only its hash is kept."""
+        token = secrets.token_urlsafe(24)
+        with self._transaction() as db:
+            row = db.execute("INSERT INTO listeners (token_hash, name) VALUES (?, ?)", (_hash(token), name))
+            return token, Listener(int(row.lastrowid or 0), name)
+
+    def listener(self, token: str) -> Listener | None:
+        """Who holds this token."""
+        with self._lock:
+            query = "SELECT number, name FROM listeners WHERE token_hash = ?"
+            row = self._connection.execute(query, (_hash(token),)).fetchone()
+        return Listener(*row) if row else None
+
+    def rate(self, listener: Listener, trial: str, system: str, rating: int) -> tuple[int, bool]:
+        """Store a rating unless there is one; returns the one stored, and whether it is new.
+
+        The first submission counts: a repeated one, by a double click or after a lost answer, changes nothing.
+        """
+        with self._transaction() as db:
+            new = db.execute(
+                "INSERT OR IGNORE INTO ratings (listener, trial, system, rating) VALUES (?, ?, ?, ?)",
+                (listener.number, trial, system, rating),
+            ).rowcount
+            query = "SELECT rating FROM ratings WHERE (listener, trial, system) = (?, ?, ?)"
+            return int(db.execute(query, (listener.number, trial, system)).fetchone()[0]), new == 1
+
+    def ratings_of(self, listener: Listener) -> dict[tuple[str, str], int]:
+        """A listener's ratings by (trial, system)."""
+        with self._lock:
+            query = "SELECT trial, system, rating FROM ratings WHERE listener = ?"
+            rows = self._connection.execute(query, (listener.number,)).fetchall()
+        return {(trial, system): rating for trial, system, rating in rows}
+
+    def listeners(self) -> list[Listener]:
+        """Everyone who started, in order."""
+        with self._lock:
+            rows = self._connection.execute("SELECT number, name FROM listeners ORDER BY number").fetchall()
+        return [Listener(*row) for row in rows]
+
+    def ratings(self) -> list[Rating]:
+        """Every rating there is."""
+        with self._lock:
+            query = "SELECT listener, trial, system, rating FROM ratings ORDER BY listener, trial, system"
+            rows = self._connection.execute(query).fetchall()
+        return [Rating(Listener(number, "").label, *rest) for number, *rest in rows]
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
