@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
-from . import batch, codec, models, show
+from . import batch, codec, corpus, models, show, train
 
 app = typer.Typer(
     name="dtm-codec",
@@ -46,6 +46,8 @@ def _register(panel: str, *commands: Callable[..., Any]) -> None:
 
 
 _register("Codec", codec.encode, codec.decode, codec.info, show.show, models.models)
+_register("Corpus", corpus.tokenize, corpus.detokenize)
+_register("Training", train.train)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -173,8 +174,8 @@ class TrainConfig(Validated):
     precision: Precision = "bf16-mixed"
     accelerator: str = "auto"
     """Fabric's: auto, cpu, cuda, mps, ..."""
-    devices: int | Literal["auto"] = "auto"
-    """Processes on this machine."""
+    devices: int | None = None
+    """Processes on each machine; None: one for every device there is."""
     num_nodes: int = 1
     strategy: str = "auto"
     """Fabric's: auto, ddp, ..."""
@@ -202,7 +203,7 @@ class TrainConfig(Validated):
         positive = ("max_steps", "num_nodes", "log_every", "checkpoint_every", "keep_every", "dev_every")
         for name in positive:
             require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
-        require(self.devices == "auto" or self.devices >= 1, "devices", self.devices, ">= 1 or 'auto'")
+        require(self.devices is None or self.devices >= 1, "devices", self.devices, ">= 1 or null")
         require(self.checkpoint_minutes > 0, "checkpoint_minutes", self.checkpoint_minutes, "> 0")
         require(self.dev_utterances >= 0, "dev_utterances", self.dev_utterances, ">= 0")
         require(self.crop_samples > 1024, "data.crop_seconds", self.data.crop_seconds, "over 1024 samples")
@@ -248,8 +249,13 @@ def _parse_yaml(text: str, where: str) -> Any:
         import yaml
     except ImportError as error:
         raise MissingExtraError("pyyaml", "train") from error
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """YAML 1.1 takes 1e-4 for a string."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), "-+0123456789")
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: {' '.join(str(error).split())}") from error
 
@@ -260,10 +266,6 @@ def _parse_override(override: str) -> dict[str, Any]:
     if not (key and equals):
         raise ConfigError(f"override {override!r}; expected key=value, as in optimizer.lr=3e-4")
     value = _parse_yaml(text, override)
-    try:
-        value = float(value) if isinstance(value, str) else value  # YAML takes 1e-4 for a string
-    except ValueError:
-        pass
     for part in reversed(key.split(".")):
         value = {part: value}
     assert isinstance(value, dict)
@@ -277,8 +279,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         old = merged.get(key)
         if key == "model" and isinstance(old, str):
             old = {"preset": old}
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merge(old, value) if both else value
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 

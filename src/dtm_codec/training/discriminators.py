@@ -6,7 +6,7 @@ set in the configuration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,8 @@ from torch.nn.utils.parametrizations import weight_norm
 from .config import DiscriminatorConfig
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What the ensemble says of a batch."""
+class Judgement(NamedTuple):
+    """What the ensemble says of a batch; a tuple, for Fabric and DDP look into those."""
 
     scores: list[Tensor]
     """One tensor per sub-discriminator; 1 means real."""
@@ -65,12 +64,14 @@ class PeriodDiscriminator(nn.Module):
         """audio: (B, T) -> score (B x period, 1, ...), hidden activations."""
         padded = F.pad(audio[:, None], (0, -audio.shape[-1] % self.period), mode="reflect")[:, 0]
         # The kernels span one phase only, (5, 1) in HiFi-GAN's terms: phases are separate sequences of a batch.
-        phases = padded.unflatten(-1, (-1, self.period)).transpose(1, 2)  # (B, period, T / period)
+        phases = padded.reshape(padded.shape[0], -1, self.period).transpose(1, 2)  # (B, period, T / period)
         return _run(self.convolutions, self.score, phases.reshape(-1, 1, phases.shape[-1]), slope=0.1)
 
 
 class STFTDiscriminator(nn.Module):
     """Looks at the complex spectrogram at one resolution."""
+
+    window: Tensor
 
     def __init__(self, n_fft: int, channels: int) -> None:
         super().__init__()
@@ -103,6 +104,7 @@ class STFTDiscriminator(nn.Module):
                 audio.float(), self.n_fft, self.n_fft // 4, window=self.window, normalized=True, return_complex=True
             )
             image = torch.view_as_real(spectrum).permute(0, 3, 2, 1)  # (B, 2, frames, bins)
+            image = image.contiguous(memory_format=torch.channels_last)  # twice as fast on a CPU
         return _run(self.convolutions, self.score, image, slope=0.2)
 
 

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..nn.spectral import mel_filterbank
+
 MEL_WINDOWS = (32, 64, 128, 256, 512, 1024, 2048)
 """DAC's seven scales; each has 5 mel bands per 32 samples of window and a hop of a quarter window."""
 
 _LOG_FLOOR = 1e-5
-
-
-def mel_filterbank(sample_rate: int, n_fft: int, bands: int) -> Tensor:
-    """Slaney's triangular mel filters, each of unit area. -> (n_fft / 2 + 1, bands)."""
-    # Slaney's scale is linear up to 1 kHz (15 mel) and logarithmic above, 27 mel for a factor of 6.4.
-    top = sample_rate / 2
-    top_mel = 15 + 27 * math.log(top / 1000) / math.log(6.4) if top > 1000 else top * 3 / 200
-    mel = torch.linspace(0, top_mel, bands + 2, dtype=torch.float64)
-    edges = torch.where(mel < 15, mel * 200 / 3, 1000 * torch.exp((mel - 15) * (math.log(6.4) / 27)))
-    frequencies = torch.linspace(0, top, n_fft // 2 + 1, dtype=torch.float64)[:, None]
-    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
-    rising = (frequencies - low) / (centre - low)
-    falling = (high - frequencies) / (high - centre)
-    return (torch.minimum(rising, falling).clamp_min(0) * 2 / (high - low)).float()
 
 
 class MultiScaleMelLoss(nn.Module):
@@ -38,12 +26,12 @@ class MultiScaleMelLoss(nn.Module):
         self.sizes = tuple(windows)
         for size in self.sizes:
             self.register_buffer(f"window_{size}", torch.hann_window(size), persistent=False)
-            self.register_buffer(f"bank_{size}", mel_filterbank(sample_rate, size, 5 * size // 32), persistent=False)
+            self.register_buffer(f"bank_{size}", mel_filterbank(sample_rate, size, 5 * size // 32).T, persistent=False)
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
         """prediction, target: (B, T), longer than half the largest window -> scalar."""
         distances = [
-            _MelDistance.apply(prediction, target, self.get_buffer(f"window_{size}"), self.get_buffer(f"bank_{size}"))
+            _mel_distance(prediction, target, self.get_buffer(f"window_{size}"), self.get_buffer(f"bank_{size}"))
             for size in self.sizes
         ]
         return torch.stack(distances).sum()
@@ -80,6 +68,9 @@ class _MelDistance(torch.autograd.Function):
         return ctx.saved_tensors[0] * gradients[0], None, None, None
 
 
+_mel_distance: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = _MelDistance.apply
+
+
 def _reflect(audio: Tensor, window: Tensor) -> Tensor:
     """Half a window of mirrored signal at either end. audio: (B, T) -> (B, T + W)."""
     return F.pad(audio, (window.numel() // 2, window.numel() // 2), mode="reflect")
@@ -87,7 +78,7 @@ def _reflect(audio: Tensor, window: Tensor) -> Tensor:
 
 def _spectrum(padded: Tensor, window: Tensor) -> Tensor:
     """STFT with a hop of a quarter window. padded: (B, T + W) -> (B, frames, W / 2 + 1) complex."""
-    frames = padded.unfold(-1, window.numel(), window.numel() // 4)
+    frames: Tensor = padded.unfold(-1, window.numel(), window.numel() // 4)
     return torch.fft.rfft(frames * window)
 
 

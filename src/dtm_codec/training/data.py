@@ -1,0 +1,248 @@
+"""Random crops of speech, every batch a pure function of (seed, step, rank): a resumed run sees the same data.
+
+A corpus is a folder of audio or a JSON-lines manifest. If its samples fit in memory they are decoded once and held
+as 16-bit integers; else each crop is read from its file, from where it starts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ..audio import READ_SUFFIXES, Samples, audio_info, read_audio
+from ..errors import AudioError, DTMCodecError
+from .config import DataConfig
+
+log = logging.getLogger(__name__)
+
+
+class DataError(DTMCodecError):
+    """Training data that is not there or not usable."""
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One recording of a corpus."""
+
+    path: Path
+    duration: float
+    """Seconds."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Crops of one step on one process."""
+
+    audio: Tensor
+    """(B, T) float32"""
+    items: list[str]
+    """Where each crop is from, as 'file@start'."""
+
+
+def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
+    """The recordings of a folder (searched to any depth) or a manifest. Unreadable ones are reported and skipped."""
+    root = Path(source)
+    if root.is_dir():
+        paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in READ_SUFFIXES)
+        utterances = _with_durations(paths)
+    elif root.is_file():
+        utterances = _read_manifest(root)
+    else:
+        raise DataError(f"no such folder or manifest: {root}")
+    if not utterances:
+        raise DataError(f"no readable audio in {root}")
+    return utterances
+
+
+def _with_durations(paths: Sequence[Path]) -> list[Utterance]:
+    def measure(path: Path) -> Utterance | None:
+        try:
+            return Utterance(path, audio_info(path).duration_s)
+        except AudioError as error:
+            log.warning("skipped: %s", error)
+            return None
+
+    with ThreadPoolExecutor() as pool:
+        return [utterance for utterance in pool.map(measure, paths) if utterance is not None]
+
+
+def _read_manifest(manifest: Path) -> list[Utterance]:
+    """JSON lines with `audio_filepath`, relative to the manifest, and `duration` (looked up where it is missing)."""
+    known, unknown = [], []
+    for number, line in enumerate(manifest.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            path, duration = manifest.parent / entry["audio_filepath"], entry.get("duration")
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise DataError(f"{manifest} line {number}: expected a JSON object with 'audio_filepath'") from error
+        if isinstance(duration, int | float) and duration > 0:
+            known.append(Utterance(path, float(duration)))
+        else:
+            unknown.append(path)
+    return known + _with_durations(unknown)
+
+
+class Recordings(Protocol):
+    """Where crops are cut from."""
+
+    names: list[str]
+    lengths: npt.NDArray[np.int64]
+    """Samples of each recording at the model's rate."""
+
+    def read(self, index: int, start: int, length: int) -> Samples:
+        """At most `length` samples from `start` on; `AudioError` if the file cannot be read."""
+
+
+class InMemory:
+    """A corpus decoded once, as one array of 16-bit samples."""
+
+    def __init__(self, utterances: Sequence[Utterance], sample_rate: int) -> None:
+        def decode(utterance: Utterance) -> npt.NDArray[np.int16]:
+            try:
+                samples, _ = read_audio(utterance.path, sample_rate)
+            except AudioError as error:
+                log.warning("skipped: %s", error)
+                return np.zeros(0, np.int16)
+            return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
+
+        with ThreadPoolExecutor() as pool:
+            decoded = list(pool.map(decode, utterances))
+        readable = [i for i, samples in enumerate(decoded) if samples.size]
+        if not readable:
+            raise DataError(f"none of {len(utterances)} recordings can be read")
+        self.names = [str(utterances[i].path) for i in readable]
+        self.lengths = np.array([decoded[i].size for i in readable], np.int64)
+        self._offsets = np.cumsum(self.lengths) - self.lengths
+        self._samples = np.concatenate([decoded[i] for i in readable])
+
+    def read(self, index: int, start: int, length: int) -> Samples:
+        """At most `length` samples from `start` on."""
+        begin = self._offsets[index] + start
+        end = min(begin + length, self._offsets[index] + self.lengths[index])
+        return self._samples[begin:end] * np.float32(1 / 32768)
+
+
+class OnDisk:
+    """A corpus read crop by crop; whole files are never decoded."""
+
+    def __init__(self, utterances: Sequence[Utterance], sample_rate: int) -> None:
+        self.names = [str(utterance.path) for utterance in utterances]
+        self.lengths = np.array([max(1, int(u.duration * sample_rate)) for u in utterances], np.int64)
+        self._sample_rate = sample_rate
+
+    def read(self, index: int, start: int, length: int) -> Samples:
+        """At most `length` samples from `start` on."""
+        path = self.names[index]
+        rate = audio_info(path).sample_rate
+        offset, frames = start * rate // self._sample_rate, -(-length * rate // self._sample_rate)
+        return read_audio(path, self._sample_rate, offset=offset, frames=frames)[0][:length]
+
+
+class Crops(Dataset[Batch]):
+    """The batches of one process: `crops[step]` is always the same.
+
+    Each epoch is a permutation of slots, one per crop length of every recording, so long recordings come up as
+    often as they are long and no part is left out for long; where in its recording a crop starts is drawn anew.
+    """
+
+    def __init__(
+        self, recordings: Recordings, config: DataConfig, crop_samples: int, seed: int, rank: int = 0, world: int = 1
+    ) -> None:
+        if config.batch_size % world:
+            raise DataError(f"data.batch_size = {config.batch_size}; allowed: a multiple of the {world} processes")
+        self._recordings = recordings
+        self._config = config
+        self._length = crop_samples
+        self._seed = seed
+        self._local = range(rank * config.batch_size // world, (rank + 1) * config.batch_size // world)
+        slots = np.maximum(1, np.rint(recordings.lengths / crop_samples)).astype(np.int64)
+        self._recording_of_slot = np.repeat(np.arange(slots.size), slots)
+        self._permutation = lru_cache(maxsize=2)(self._draw_permutation)
+
+    def __getitem__(self, step: int) -> Batch:
+        crops = [self._crop(step * self._config.batch_size + i) for i in self._local]
+        return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
+
+    def _draw_permutation(self, epoch: int) -> npt.NDArray[np.int64]:
+        return np.random.default_rng((self._seed, 0, epoch)).permutation(self._recording_of_slot)
+
+    def _crop(self, index: int) -> tuple[Samples, str]:
+        """The index-th crop since the start of training, counted over all processes."""
+        draw = np.random.default_rng((self._seed, 1, index))
+        epoch, position = divmod(index, self._recording_of_slot.size)
+        recording = int(self._permutation(epoch)[position])
+        for _ in range(100):
+            start = int(draw.integers(max(1, self._recordings.lengths[recording] - self._length + 1)))
+            try:
+                audio = self._recordings.read(recording, start, self._length)
+            except AudioError as error:
+                log.warning("skipped: %s", error)
+                recording = int(draw.choice(self._recording_of_slot))
+                continue
+            audio = np.pad(audio, (0, self._length - audio.size))  # a short recording ends in silence
+            return with_gain(audio, self._config.gain_db, draw), f"{self._recordings.names[recording]}@{start}"
+        raise DataError("100 recordings in a row cannot be read; the warnings above name them")
+
+
+def with_gain(audio: Samples, gain_db: Sequence[float], draw: np.random.Generator) -> Samples:
+    """Change the level by a random number of decibels, but not beyond full scale."""
+    gain = 10 ** (draw.uniform(gain_db[0], gain_db[1]) / 20)
+    peak = float(np.abs(audio).max(initial=0.0))
+    return (audio * np.float32(min(gain, 1 / peak) if gain > 1 and peak > 0 else gain)).astype(np.float32, copy=False)
+
+
+def is_shards(source: str) -> bool:
+    """Whether a data source is WebDataset tar shards rather than a folder or manifest."""
+    return source.endswith(".tar") or source.startswith("pipe:")
+
+
+def open_recordings(source: str, config: DataConfig, sample_rate: int) -> Recordings:
+    """The corpus at `source`, in memory if it fits."""
+    utterances = find_utterances(source)
+    gigabytes = sum(utterance.duration for utterance in utterances) * sample_rate * 2 / 1e9
+    if gigabytes <= config.ram_gigabytes:
+        return InMemory(utterances, sample_rate)
+    return OnDisk(utterances, sample_rate)
+
+
+def batches(
+    source: str, config: DataConfig, *, sample_rate: int, crop_samples: int, seed: int, step: int, rank: int, world: int
+) -> Iterator[Batch]:
+    """Endless batches of one process from `step` on."""
+    if is_shards(source):
+        from .shards import shard_batches
+
+        return shard_batches(source, config, sample_rate, crop_samples, (seed, step), rank, world)
+    recordings = open_recordings(source, config, sample_rate)
+    crops = Crops(recordings, config, crop_samples, seed, rank, world)
+    workers = 0 if isinstance(recordings, InMemory) else config.workers
+    loader: DataLoader[Batch] = DataLoader(crops, batch_size=None, sampler=_StepsFrom(step), num_workers=workers)
+    return iter(loader)
+
+
+class _StepsFrom(torch.utils.data.Sampler[int]):
+    """step, step + 1, ... without end."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def __iter__(self) -> Iterator[int]:
+        step = self._step
+        while True:
+            yield step
+            step += 1

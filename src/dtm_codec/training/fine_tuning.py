@@ -1,0 +1,46 @@
+"""Start from trained weights with another selector, quantizer or rate: load what fits, report what is new."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import hub
+from ..codec import DTMCodec
+from . import checkpoints
+from .discriminators import Discriminators
+
+
+def initialize_from(source: str | PathLike[str], codec: DTMCodec, discriminators: Discriminators) -> list[str]:
+    """Copy matching weights from an exported folder or a checkpoint (its averaged weights and discriminators).
+
+    Returns lines for the log. tau is taken over only if the selector is the same: it means something else otherwise.
+    """
+    path = Path(source)
+    if path.suffix == ".ckpt":
+        state = checkpoints.load(path)
+        weights, selector = state["average"], state["config"]["model"]["selector"]
+        report = _fill(discriminators, state["discriminators"], "discriminators")
+    else:
+        loaded = hub.load(source)
+        weights, selector = dict(loaded.tensors or {}), loaded.config.selector.to_dict()
+        report = ["discriminators: new, an exported model has none"]
+    if selector != codec.config.selector.to_dict():
+        weights = {name: tensor for name, tensor in weights.items() if name != "tau"}
+    return [f"weights from {source}", *_fill(codec, weights, "codec"), *report]
+
+
+@torch.no_grad()
+def _fill(module: nn.Module, weights: dict[str, Tensor], name: str) -> list[str]:
+    own: dict[str, Any] = module.state_dict()
+    fitting = {key: tensor for key, tensor in weights.items() if key in own and own[key].shape == tensor.shape}
+    for key, tensor in fitting.items():
+        own[key].copy_(tensor)
+    new, unused = sorted(set(own) - set(fitting)), sorted(set(weights) - set(fitting))
+    report = [f"{name}: {len(fitting)} of {len(own)} tensors taken over"]
+    report += [f"{name}: new: {', '.join(new)}"] if new else []
+    return report + ([f"{name}: not used: {', '.join(unused)}"] if unused else [])

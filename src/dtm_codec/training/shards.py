@@ -1,0 +1,84 @@
+"""Crops from WebDataset tar shards, for corpora that live on a cluster's storage.
+
+Shards are streamed, each by one worker of one process, so the position in the data cannot be set exactly: a resumed
+run starts new epochs in an order drawn from (seed, step). Loss curves then agree in distribution, not in every bit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from ..audio import READ_SUFFIXES, read_audio
+from ..errors import AudioError, MissingExtraError
+from .config import DataConfig
+from .data import Batch, DataError, with_gain
+
+log = logging.getLogger(__name__)
+
+SHUFFLE_BUFFER = 1_000
+"""Crops that wait in each worker to be drawn, so that neighbours in a shard do not share a batch."""
+
+
+def shard_batches(
+    source: str, config: DataConfig, sample_rate: int, crop_samples: int, seed: tuple[int, int], rank: int, world: int
+) -> Iterator[Batch]:
+    """Endless batches of one process."""
+    try:
+        import webdataset
+    except ImportError as error:
+        raise MissingExtraError("webdataset", "train") from error
+    if config.batch_size % world:
+        raise DataError(f"data.batch_size = {config.batch_size}; allowed: a multiple of the {world} processes")
+    urls = webdataset.shardlists.expand_urls(source)
+    workers = max(1, config.workers)
+    if len(urls) < world:
+        raise DataError(f"{len(urls)} shards for {world} processes; allowed: at least one each")
+    mine = urls[rank::world]
+    workers = min(workers, len(mine))
+    number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+    def crops(samples: Iterable[dict[str, Any]]) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
+        worker = torch.utils.data.get_worker_info()
+        draw = np.random.default_rng((*seed, rank, worker.id if worker is not None else 0))
+        for sample in samples:
+            yield from _crops_of(sample, config, sample_rate, crop_samples, draw)
+
+    dataset = webdataset.DataPipeline(
+        webdataset.ResampledShards(mine, seed=number, deterministic=True),
+        webdataset.tarfile_to_samples(handler=webdataset.warn_and_continue),
+        crops,
+        webdataset.shuffle(SHUFFLE_BUFFER, initial=min(SHUFFLE_BUFFER, 4 * config.batch_size)),
+        webdataset.batched(config.batch_size // world, collation_fn=_collate, partial=False),
+    )
+    loader: DataLoader[Batch] = DataLoader(dataset, batch_size=None, num_workers=workers)
+    return iter(loader)
+
+
+def _crops_of(
+    sample: dict[str, Any], config: DataConfig, sample_rate: int, length: int, draw: np.random.Generator
+) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
+    """As many random crops of a recording as it is crops long."""
+    name = f"{sample.get('__url__')}/{sample.get('__key__')}"
+    data = next((sample[key] for key in sample if f".{key.rsplit('.', 1)[-1].lower()}" in READ_SUFFIXES), None)
+    try:
+        if data is None:
+            raise AudioError(f"{name} has no audio")
+        audio, _ = read_audio(data, sample_rate)
+    except AudioError as error:
+        log.warning("skipped: %s: %s", name, error)
+        return
+    for _ in range(max(1, round(audio.size / length))):
+        start = int(draw.integers(max(1, audio.size - length + 1)))
+        crop = audio[start : start + length]
+        crop = np.pad(crop, (0, length - crop.size))
+        yield with_gain(crop, config.gain_db, draw), f"{name}@{start}"
+
+
+def _collate(crops: list[tuple[np.ndarray[Any, Any], str]]) -> Batch:
+    return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])

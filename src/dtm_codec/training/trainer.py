@@ -1,0 +1,444 @@
+"""The training loop (paper Sections 3.1.6 and 4.1). Fabric has the devices, processes and precision; the rest is here.
+
+A step is a pure function of the state, the configuration and the step's number: data order and every random draw are
+computed from (seed, step, rank). So a run that is killed and resumed computes what it would have computed, and
+several processes compute what one would.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..codec import CodecOutput, DTMCodec
+from ..errors import DTMCodecError, MissingExtraError
+from ..files import write_atomically
+from ..nn.quantizers import VectorQuantizer
+from ..rate.controller import TauController
+from . import checkpoints, dev, losses
+from .config import TrainConfig
+from .data import Batch, DataError, batches
+from .discriminators import Discriminators
+from .fine_tuning import initialize_from
+from .logs import RunLog, plot_losses
+from .optim import Average, build_optimizer, set_lr
+
+log = logging.getLogger(__name__)
+
+USAGE_STEPS = 100
+"""Code usage and perplexity are counted over this many steps."""
+
+
+class TrainingError(DTMCodecError):
+    """A run that cannot go on."""
+
+
+def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_minutes: float = math.inf) -> Path:
+    """Train to `config.max_steps` or for `max_minutes`, whichever is first; returns the last checkpoint.
+
+    SIGINT and SIGTERM end the run after the current step, with a checkpoint.
+    """
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise MissingExtraError("lightning-fabric", "train") from error
+    if config.data.train is None:
+        raise DataError("no training data; give --data or data.train")
+    folder = Path(out)
+    last = checkpoints.latest(folder)
+    if last is not None and not resume:
+        raise TrainingError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    fabric = Fabric(
+        accelerator=config.accelerator,
+        devices="auto" if config.devices is None else config.devices,
+        num_nodes=config.num_nodes,
+        strategy=config.strategy,
+        precision=config.precision,
+    )
+    fabric.launch()
+    folder.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(config, fabric)
+    if last is not None:
+        trainer.load_state(checkpoints.load(last, fabric.device))
+        log.info("resumed from %s", last)
+    return Run(trainer, folder).until(config.max_steps, max_minutes)
+
+
+class Generated(NamedTuple):
+    """`CodecOutput` as a flat tuple, for Fabric and DDP look into those."""
+
+    audio: Tensor
+    mask: Tensor
+    codes: Tensor
+    latents: Tensor
+    quantizer_loss: Tensor
+
+
+class _Generator(nn.Module):
+    """The codec as Fabric calls it."""
+
+    def __init__(self, codec: DTMCodec) -> None:
+        super().__init__()
+        self.codec = codec
+
+    def forward(self, audio: Tensor) -> Generated:
+        output: CodecOutput = self.codec(audio)
+        quantized = output.quantizer
+        return Generated(output.audio, output.mask, quantized.codes, quantized.latents, quantized.loss)
+
+
+class Trainer:
+    """The state of a run and what one step does to it."""
+
+    def __init__(self, config: TrainConfig, fabric: Any) -> None:
+        self.config = config
+        self.fabric = fabric
+        self.step = 0
+        torch.manual_seed(config.seed)
+        self.codec = DTMCodec(config.model).train()
+        self.discriminators = Discriminators(config.discriminator)
+        if config.init_from is not None:
+            for line in initialize_from(config.init_from, self.codec, self.discriminators):
+                log.info(line)
+        if config.compile:
+            self.codec.compile(dynamic=True)
+        # The originals stay at hand: their attributes and state have the names that checkpoints use.
+        self._generator, self.optimizer = fabric.setup(
+            _Generator(self.codec), build_optimizer(self.codec, config.optimizer)
+        )
+        self._discriminators, self.discriminator_optimizer = fabric.setup(
+            self.discriminators, build_optimizer(self.discriminators, config.optimizer)
+        )
+        self.average = Average(self.codec, config.ema_decay)
+        self.mel_loss = losses.MultiScaleMelLoss(config.model.sample_rate).to(fabric.device)
+        self.controller: TauController | None = None
+        self._usage: deque[Tensor] = deque(maxlen=USAGE_STEPS)
+
+    @property
+    def steers(self) -> bool:
+        """Whether there is a tau to steer: a stride and Bernoulli draws have theirs from the keep ratio."""
+        return self.config.model.selector.name not in ("stride", "random")
+
+    def train_step(self, batch: Batch) -> dict[str, float]:
+        """One generator step, and one of the discriminators if it is their turn; returns metrics."""
+        config, fabric = self.config, self.fabric
+        torch.manual_seed(_derived_seed(config.seed, self.step, fabric.global_rank))
+        lr = config.optimizer.lr_at(self.step)
+        set_lr(self.optimizer, lr)
+        set_lr(self.discriminator_optimizer, lr)
+        audio = batch.audio.to(fabric.device)
+        if self.steers and self.controller is None:
+            self._start_controller(audio)
+
+        output: Generated = self._generator(audio)
+        codes, latents = self._gather(output.codes), self._gather(output.latents)
+        # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
+        share = output.codes.numel() * fabric.world_size / codes.numel()
+        terms = {
+            "mel": self.mel_loss(output.audio, audio) * config.loss.mel,
+            "quantizer": output.quantizer_loss * share * config.loss.quantizer,
+        }
+        numbers = {}
+        if config.discriminator.judges(self.step):
+            real, fake = self._judged_stretch(audio), self._judged_stretch(output.audio)
+            numbers["discriminator"] = self._discriminator_step(real, fake.detach())
+            terms |= self._adversarial_terms(real, fake)
+        loss = torch.stack(list(terms.values())).sum()
+        self.optimizer.zero_grad()
+        fabric.backward(loss)
+        norm = fabric.clip_gradients(self._generator, self.optimizer, max_norm=config.optimizer.clip)
+        numbers |= {"loss": loss.detach(), **{name: term.detach() for name, term in terms.items()}}
+        metrics = self._mean_over_processes(numbers) | {"gradient_norm": float(norm), "lr": lr}
+        self._check(metrics, batch)
+        self.optimizer.step()
+
+        self._steer(codes.numel(), output.mask.numel() * fabric.world_size)
+        metrics |= self._watch_codes(codes, latents)
+        self.step += 1
+        self.average.update(self.codec, self.step)
+        frames = output.mask.numel() * fabric.world_size
+        return metrics | {"keep_ratio": codes.numel() / frames, "tau": float(self.codec.tau)}
+
+    def _discriminator_step(self, real: Tensor, fake: Tensor) -> Tensor:
+        """Teach the discriminators on detached output. real, fake: (B, T)."""
+        judgement = self._discriminators(torch.cat([real, fake]))
+        halves = [score.chunk(2) for score in judgement.scores]
+        loss = losses.discriminator_loss([half[0] for half in halves], [half[1] for half in halves])
+        self.discriminator_optimizer.zero_grad()
+        self.fabric.backward(loss)
+        self.fabric.clip_gradients(
+            self._discriminators, self.discriminator_optimizer, max_norm=self.config.optimizer.clip
+        )
+        self.discriminator_optimizer.step()
+        return loss.detach()
+
+    def _adversarial_terms(self, real: Tensor, fake: Tensor) -> dict[str, Tensor]:
+        """What the generator learns from the discriminators. real, fake: (B, T)."""
+        weights = self.config.loss
+        self.discriminators.requires_grad_(False)  # gradients pass through them, none stay
+        with self.fabric.autocast():
+            judged = self.discriminators(fake)
+            with torch.no_grad():
+                reference = self.discriminators(real)
+        self.discriminators.requires_grad_(True)
+        return {
+            "adversarial": losses.adversarial_loss(judged.scores) * weights.adversarial,
+            "feature_matching": losses.feature_matching_loss(reference.features, judged.features)
+            * weights.feature_matching,
+        }
+
+    def _judged_stretch(self, audio: Tensor) -> Tensor:
+        """The part of every crop that the discriminators see in this step. (B, T) -> (B, T')"""
+        seconds = self.config.discriminator.crop_seconds
+        if seconds is None:
+            return audio
+        length = round(seconds * self.config.model.sample_rate)
+        draw = np.random.default_rng((self.config.seed, 2, self.step))
+        start = int(draw.integers(audio.shape[-1] - length + 1))
+        return audio[:, start : start + length]
+
+    def _start_controller(self, audio: Tensor) -> None:
+        """Begin at the tau that gives the first batch the keep ratio; a tau of earlier training is kept."""
+        if torch.isnan(self.codec.tau):
+            everything = self.fabric.all_gather(audio).flatten(0, -2)
+            self.codec.tau.fill_(self.codec.calibrated_tau(everything))
+        options = self.config.controller
+        self.controller = TauController(
+            self.config.model.keep_ratio,
+            float(self.codec.tau),
+            momentum=options.momentum,
+            eta0=options.eta0,
+            decay_steps=options.decay_steps,
+            every=options.every,
+        )
+
+    def _steer(self, kept: int, frames: int) -> None:
+        if self.controller is not None:
+            self.codec.tau.fill_(self.controller.update(kept, frames))
+
+    def _watch_codes(self, codes: Tensor, latents: Tensor) -> dict[str, float]:
+        """Revive codes that nobody uses; usage and perplexity over the last steps. codes: (sum K,) of all processes."""
+        size = self.config.model.quantizer.codebook_size
+        counts = torch.bincount(codes, minlength=size)
+        quantizer = self.codec.quantizer
+        if self.config.revive_after and isinstance(quantizer, VectorQuantizer):
+            seed = _derived_seed(self.config.seed, self.step, 0)
+            quantizer.revive(counts, latents, idle_steps=self.config.revive_after, seed=seed)
+        self._usage.append(counts)
+        if (self.step + 1) % self.config.log_every:
+            return {}
+        recent = torch.stack(tuple(self._usage)).sum(0)
+        probabilities = recent[recent > 0] / recent.sum()
+        perplexity = torch.exp(-(probabilities * probabilities.log()).sum())
+        return {"code_usage": probabilities.numel() / size, "perplexity": float(perplexity)}
+
+    def _gather(self, local: Tensor) -> Tensor:
+        """Rows of all processes in the order of one. local: (M, ...) with M differing -> (sum M, ...)"""
+        if self.fabric.world_size == 1:
+            return local
+        rows = self.fabric.all_gather(torch.tensor(local.shape[0], device=local.device)).tolist()
+        padded = local.new_zeros(max(rows), *local.shape[1:])
+        padded[: local.shape[0]] = local
+        return torch.cat([part[:n] for part, n in zip(self.fabric.all_gather(padded), rows, strict=True)])
+
+    def _mean_over_processes(self, numbers: dict[str, Tensor]) -> dict[str, float]:
+        values = self.fabric.all_reduce(torch.stack([value.float() for value in numbers.values()]), reduce_op="mean")
+        return dict(zip(numbers, values.tolist(), strict=True))
+
+    def _check(self, metrics: dict[str, float], batch: Batch) -> None:
+        """Every process sees the same numbers, so all of them stop."""
+        limit = self.config.loss.limit
+        if math.isfinite(metrics["gradient_norm"]) and abs(metrics["loss"]) <= limit:
+            return
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        raise TrainingError(
+            f"step {self.step}: the loss is not finite or above {limit:g} ({shown}); batch: {batch.items}"
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint holds. Data position and random draws follow from seed and step."""
+        return {
+            "step": self.step,
+            "config": self.config.to_dict(),
+            "codec": self.codec.state_dict(),
+            "average": self.average.module.state_dict(),
+            "discriminators": self.discriminators.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "discriminator_optimizer": self.discriminator_optimizer.state_dict(),
+            "controller": None if self.controller is None else self.controller.state_dict(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint of the same model; everything else may be configured anew."""
+        if state["config"]["model"] != self.config.model.to_dict():
+            raise checkpoints.CheckpointError("the run to resume trains another model; fine-tune it with init_from")
+        if state["config"]["seed"] != self.config.seed:
+            raise checkpoints.CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")
+        self.codec.load_state_dict(state["codec"])
+        self.average.module.load_state_dict(state["average"])
+        self.discriminators.load_state_dict(state["discriminators"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.discriminator_optimizer.load_state_dict(state["discriminator_optimizer"])
+        self.step = state["step"]
+        if self.steers and state["controller"] is not None:
+            self._start_controller(torch.empty(0))
+            assert self.controller is not None
+            self.controller.load_state_dict(state["controller"])
+
+
+class Run:
+    """A trainer in time: data, logs, checkpoints, dev scores, and a clean end."""
+
+    def __init__(self, trainer: Trainer, folder: Path) -> None:
+        self.trainer = trainer
+        self.folder = folder
+        self.config = trainer.config
+        self.fabric = trainer.fabric
+        self._dev_set = []
+        if self.fabric.is_global_zero:
+            write_atomically(folder / "config.json", _json(self.config.to_dict()))
+            if self.config.data.dev is not None and self.config.dev_utterances:
+                rate = self.config.model.sample_rate
+                self._dev_set = dev.load_dev_set(self.config.data.dev, self.config.dev_utterances, rate)
+
+    def until(self, max_steps: int, max_minutes: float) -> Path:
+        """Train, and leave a checkpoint behind however it ends, but for a kill."""
+        config, trainer = self.config, self.trainer
+        deadline = time.monotonic() + 60 * max_minutes
+        saved_step, saved_time = trainer.step, time.monotonic()
+        speed = Speedometer(config.data.batch_size * config.crop_samples / config.model.sample_rate)
+        stream = self._batches()
+        run_log = RunLog(self.folder, config, trainer.step, enabled=self.fabric.is_global_zero)
+        with _stop_signals() as stopped, run_log:
+            while trainer.step < max_steps:
+                try:
+                    metrics = trainer.train_step(next(stream))
+                except TrainingError as error:
+                    last = checkpoints.latest(self.folder)
+                    raise TrainingError(f"{error}; last good checkpoint: {last or 'none yet'}") from None
+                step = trainer.step
+                metrics |= {"audio_per_second": speed.tick()}
+                if step % config.log_every == 0:
+                    run_log.metrics(step, metrics)
+                    run_log.progress(step, _status(metrics))
+                due = step % config.checkpoint_every == 0 or step % config.keep_every == 0
+                waited = time.monotonic() - saved_time >= 60 * config.checkpoint_minutes
+                over = bool(stopped) or time.monotonic() >= deadline
+                waited, over = self._agreed(waited, over)
+                if step % config.dev_every == 0 or step == max_steps or over:
+                    self._evaluate(run_log)
+                if due or waited or over:
+                    self._save()
+                    saved_step, saved_time = step, time.monotonic()
+                if over:
+                    break
+            if saved_step != trainer.step or checkpoints.latest(self.folder) is None:
+                self._save()
+        last = checkpoints.latest(self.folder)
+        assert last is not None
+        return last
+
+    def _batches(self) -> Iterator[Batch]:
+        assert self.config.data.train is not None
+        return batches(
+            self.config.data.train,
+            self.config.data,
+            sample_rate=self.config.model.sample_rate,
+            crop_samples=self.config.crop_samples,
+            seed=self.config.seed,
+            step=self.trainer.step,
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+        )
+
+    def _agreed(self, *flags: bool) -> list[bool]:
+        """What any process found is true for all: clocks and signals differ."""
+        if self.fabric.world_size == 1:
+            return list(flags)
+        return [total > 0 for total in self.fabric.all_reduce(torch.tensor(flags).float(), reduce_op="sum").tolist()]
+
+    def _save(self) -> None:
+        step = self.trainer.step
+        if self.fabric.is_global_zero:
+            checkpoints.save(self.folder, step, self.trainer.state(), self.config.keep_every)
+            if step % self.config.keep_every == 0 or step == self.config.max_steps:
+                self.trainer.average.module.save_pretrained(self.folder / "export")
+        self.fabric.barrier()
+
+    def _evaluate(self, run_log: RunLog) -> None:
+        """Scores and samples of the averaged weights, by the first process."""
+        if self._dev_set:
+            codec, step = self.trainer.average.module, self.trainer.step
+            result = dev.evaluate(codec, self._dev_set)
+            run_log.metrics(step, result.scores)
+            log.info("step %d: %s", step, ", ".join(f"{name} {value:.3f}" for name, value in result.scores.items()))
+            dev.write_samples(self.folder / "samples" / f"step-{step:08d}", result, codec.config.sample_rate)
+            for index, (_, decoded) in enumerate(result.samples):
+                run_log.audio(step, f"dev/{index}", decoded, codec.config.sample_rate)
+        if self.fabric.is_global_zero:
+            plot_losses(self.folder)
+        self.fabric.barrier()
+
+
+class Speedometer:
+    """Seconds of audio per second, over the last steps."""
+
+    def __init__(self, seconds_a_step: float, steps: int = 20) -> None:
+        self._seconds = seconds_a_step
+        self._times = deque([time.monotonic()], maxlen=steps + 1)
+
+    def tick(self) -> float:
+        """One more step is done."""
+        self._times.append(time.monotonic())
+        return self._seconds * (len(self._times) - 1) / max(1e-9, self._times[-1] - self._times[0])
+
+
+def _derived_seed(*numbers: int) -> int:
+    """One seed from several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+def _status(metrics: dict[str, float]) -> str:
+    names = {
+        "audio_per_second": "x real time",
+        "mel": "mel",
+        "quantizer": "vq",
+        "adversarial": "adv",
+        "feature_matching": "fm",
+        "keep_ratio": "keep",
+        "tau": "tau",
+        "code_usage": "codes",
+    }
+    return "  ".join(f"{short} {metrics[name]:.3g}" for name, short in names.items() if name in metrics)
+
+
+def _json(data: Any) -> bytes:
+    import json
+
+    return (json.dumps(data, indent=2) + "\n").encode()
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """A list that a SIGINT or SIGTERM is put into, instead of ending the process."""
+    received: list[int] = []
+    previous = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    for kind in previous:
+        signal.signal(kind, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        for kind, handler in previous.items():
+            signal.signal(kind, handler)
