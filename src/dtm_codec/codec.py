@@ -124,7 +124,7 @@ class DTMCodec(nn.Module):
     def calibrated_tau(self, audio: Tensor) -> float:
         """The tau at which these crops, taken together, have the configured keep ratio. audio: (B, T)"""
         _, features, lengths = self._stage1_of_crops(audio)
-        statistics = [self.selector.statistics(x) for x in torch.split(features, lengths)]
+        statistics = [self.selector.statistics(x) for x in torch.split(features, list(lengths))]
         return calibrate(self.selector, statistics, round(self.config.keep_ratio * sum(lengths))).tau
 
     def _stage1_of_crops(self, audio: Tensor) -> tuple[Packed, Tensor, tuple[int, ...]]:
@@ -241,7 +241,7 @@ class DTMCodec(nn.Module):
         if loaded.tensors is not None:
             hub.fill(codec, loaded.tensors, loaded.origin)
             codec.token_model = loaded.token_model
-            codec._identity = (codec._version(), loaded.model_id)
+            codec._identity = (codec._weights_version(), loaded.model_id)
         codec.eval().requires_grad_(False)
         hub.register_token_model(codec.model_id, codec.token_model)
         return codec.to(device)
@@ -301,7 +301,7 @@ class DTMCodec(nn.Module):
         z1, features = self._stage1(signals, chosen)
         lengths = tuple(-(-x.size // self.config.hop_length) for x in signals)
         masks, layouts = [], []
-        for signal, own_features in zip(signals, torch.split(features, lengths), strict=True):
+        for signal, own_features in zip(signals, torch.split(features, list(lengths)), strict=True):
             statistics = _statistics(selector, own_features)
             tau = self._tau(selector, statistics, signal.size, request)
             masks.append(selector.keep(statistics, tau))
@@ -363,7 +363,7 @@ class DTMCodec(nn.Module):
 
     def _kept_positions(self, mask: Tensor, lengths: tuple[int, ...]) -> Packed:
         """Where the kept steps stand in time, or in rank. The values are empty."""
-        kept = tuple(int(m.sum()) for m in torch.split(mask, lengths))
+        kept = tuple(int(m.sum()) for m in torch.split(mask, list(lengths)))
         empty = torch.empty(sum(kept), 0, device=mask.device)
         ranks = Packed.consecutive(empty, kept)
         if self.config.stage2_positions == "rank":

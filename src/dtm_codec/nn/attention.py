@@ -80,7 +80,7 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> 
     if padding:
         q, k, v = (F.pad(x, (0, 0, 0, 0, 0, padding)) for x in (q, k, v))
     if torch.is_grad_enabled() and q.requires_grad:
-        attended = BlockAttention.apply(q, k, v, plan.bias)
+        attended = BlockAttention.apply(q, k, v, plan.bias)  # type: ignore[no-untyped-call]
     else:
         bias = plan.bias.to(q.dtype)
         blocks, keys, values = (_blocks(q, window), _with_neighbours(k, window), _with_neighbours(v, window))
@@ -90,7 +90,7 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> 
 
 def _blocks(x: Tensor, window: int) -> Tensor:
     """(S, H, d) -> (blocks, H, window, d)"""
-    return x.unflatten(0, (-1, window)).transpose(1, 2)
+    return x.view(-1, window, *x.shape[1:]).transpose(1, 2)
 
 
 def _unblock(x: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class BlockAttention(torch.autograd.Function):
 
 def _fold(x: Tensor) -> Tensor:
     """Sum what each step received as a key of three blocks; the transpose of `_with_neighbours`. -> (S, H, d)"""
-    before, own, after = x.unflatten(2, (3, -1)).unbind(2)  # (blocks, H, window, d) each
+    before, own, after = x.chunk(3, dim=2)  # (blocks, H, window, d) each
     total = own.clone()
     total[:-1] += before[1:]
     total[1:] += after[:-1]

@@ -73,7 +73,7 @@ class VectorQuantizer(nn.Module):
     @torch.no_grad()
     def _nearest(self, latents: Tensor) -> Tensor:
         directions = F.normalize(self.codebook, dim=-1).T
-        return torch.cat([(rows @ directions).argmax(-1) for rows in latents.split(ROWS_AT_ONCE)])
+        return torch.cat([(rows @ directions).argmax(-1) for rows in torch.split(latents, ROWS_AT_ONCE)])
 
     @torch.no_grad()
     def revive(self, counts: Tensor, latents: Tensor, *, idle_steps: int, seed: int) -> int:

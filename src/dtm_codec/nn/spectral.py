@@ -28,7 +28,7 @@ def frame_signal(audio: Tensor, n_fft: int, hop_length: int) -> Tensor:
 def overlap_add(frames: Tensor, hop_length: int) -> Tensor:
     """The sum of frames laid `hop_length` apart, untrimmed. (..., N, r hop) -> (..., (N + r - 1) hop)"""
     overlap = frames.shape[-1] // hop_length
-    pieces = frames.unflatten(-1, (overlap, hop_length))  # (..., N, r, hop)
+    pieces = frames.reshape(*frames.shape[:-1], overlap, hop_length)  # (..., N, r, hop)
     total = sum(F.pad(pieces[..., i, :], (0, 0, i, overlap - 1 - i)) for i in range(overlap))
     assert isinstance(total, Tensor)
     return total.flatten(-2)
@@ -53,7 +53,8 @@ class FrontEnd(nn.Module):
 
     def spectrum(self, frames: Tensor) -> Tensor:
         """Windowed FFT in float32. (..., n_fft) -> (..., bins) complex"""
-        return torch.fft.rfft(frames.float() * self.window)
+        spectrum: Tensor = torch.fft.rfft(frames.float() * self.window)
+        return spectrum
 
     def forward(self, spectrum: Tensor) -> Tensor:
         """(..., bins) complex -> (..., D)"""
@@ -82,7 +83,8 @@ class SpectralHead(nn.Module):
         log_magnitude, phase = self.project(x).float().chunk(2, -1)
         magnitude = log_magnitude.exp().clamp(max=MAX_MAGNITUDE)
         spectrum = torch.complex(magnitude * phase.cos(), magnitude * phase.sin())
-        return torch.fft.irfft(spectrum, n=self.n_fft) * self.window
+        frames: Tensor = torch.fft.irfft(spectrum, n=self.n_fft)
+        return frames * self.window
 
     def envelope(self, frames: int) -> Tensor:
         """What overlap-added squared windows sum to, untrimmed. -> ((N + 3) hop,)"""

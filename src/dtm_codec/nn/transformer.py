@@ -108,9 +108,9 @@ class TransformerStack(nn.Module):
         """The same as `forward` in memory for about `piece` steps: each piece is computed with its reach around it."""
         total = packed.values.shape[0]
         if total <= piece + 2 * self.reach:
-            return self(packed)
+            return self.forward(packed)
         output = torch.empty_like(packed.values)
         for start in range(0, total, piece):
             begin, end = max(0, start - self.reach), min(total, start + piece + self.reach)
-            output[start : start + piece] = self(packed.slice(begin, end))[start - begin :][:piece]
+            output[start : start + piece] = self.forward(packed.slice(begin, end))[start - begin :][:piece]
         return output

@@ -1,0 +1,60 @@
+# make demo   sets up and runs the main job: speech to 800 bits a second and back
+# make test   sets up and runs the tests
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+INSTALLED_ALL := $(VENV)/installed-all
+DEMO := build/demo
+
+.PHONY: help
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The extras are installed when pyproject.toml or the constraints change, and not otherwise.
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install -q -c constraints.txt torch numpy
+	$(BIN)/pip install -q -c constraints.txt -e '.[plot]'
+	@touch $@
+
+$(INSTALLED_ALL): $(INSTALLED)
+	$(BIN)/pip install -q -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+.PHONY: demo
+demo: $(INSTALLED)  ## encode and decode the bundled sample, report its bits, draw them
+	@mkdir -p $(DEMO)
+	cp src/dtm_codec/samples/$(SAMPLE).flac $(DEMO)/speech.flac
+	$(BIN)/dtm-codec encode $(DEMO)/speech.flac --bitrate 800 --force
+	$(BIN)/dtm-codec info $(DEMO)/speech.dtm
+	$(BIN)/dtm-codec decode $(DEMO)/speech.dtm --force
+	$(BIN)/dtm-codec show $(DEMO)/speech.flac --bitrate 800 -o $(DEMO)/speech.png --force
+	@echo "listen to $(DEMO)/speech.flac and the decoded file beside it; look at $(DEMO)/speech.png"
+
+.PHONY: test
+test: $(INSTALLED_ALL)  ## all tests but the browser's
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: $(INSTALLED_ALL)  ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: $(INSTALLED)  ## speed, memory and selectors of the 127 M model, on one thread
+	$(BIN)/python benchmarks/codec.py
+	$(BIN)/python benchmarks/selectors.py
+
+.PHONY: bench-train
+bench-train: $(INSTALLED_ALL)  ## training throughput and where the time goes
+	$(BIN)/python benchmarks/train.py
+
+.PHONY: train-smoke
+train-smoke: $(INSTALLED_ALL)  ## a few steps of training on the bundled sample
+	$(BIN)/python -m pytest tests/training/test_smoke.py

@@ -1,0 +1,222 @@
+"""The codec's laws: batch = single, exact lengths, pieces = whole, and clear answers to bad input."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dtm_codec import DTMCodec
+from dtm_codec import codec as codec_module
+from dtm_codec.audio import read_audio, sample_path
+from dtm_codec.config import PAPER_PRESETS, PRESETS, SMALL_PRESETS, CodecConfig, SelectorConfig, preset
+from dtm_codec.encoded import Encoded
+from dtm_codec.errors import AudioError, ConfigError, DTMCodecError, ModelError, RateError
+from dtm_codec.rate.accounting import count
+
+TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 2, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 2}
+LENGTHS = (1, 2, 79, 159, 160, 161, 639, 16_000, 40_001)
+
+
+def tiny(name: str, **changes: object) -> DTMCodec:
+    torch.manual_seed(0)
+    return DTMCodec(replace(preset(name), **(TINY | changes))).eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def speech() -> np.ndarray:
+    return read_audio(sample_path(), 16_000)[0]
+
+
+@pytest.fixture(scope="module")
+def utterances(speech: np.ndarray) -> list[np.ndarray]:
+    return [speech[5000 : 5000 + length] for length in LENGTHS]
+
+
+def assert_same_codes(one: list[Encoded], other: list[Encoded]) -> None:
+    """Equal masks and codes, float ties aside: fewer than 1 token in 10 000 may differ."""
+    for a, b in zip(one, other, strict=True):
+        assert (a.num_samples, a.model_id, a.layout) == (b.num_samples, b.model_id, b.layout)
+    masks = [np.concatenate([e.mask for e in batch]) for batch in (one, other)]
+    assert np.mean(masks[0] != masks[1]) < 1e-4
+    codes = [np.concatenate([e.codes for e in batch]) for batch in (one, other)]
+    assert np.mean(codes[0] != codes[1]) < 1e-4
+
+
+@pytest.mark.parametrize("name", SMALL_PRESETS)
+def test_every_preset_runs_batched_as_single_and_keeps_lengths(name: str, utterances: list[np.ndarray]) -> None:
+    codec = tiny(name)
+    together = codec.encode(utterances, 16_000)
+    alone = [codec.encode(x, 16_000) for x in utterances]
+    assert_same_codes(together, alone)
+    for x, batch, single in zip(utterances, codec.decode(together), map(codec.decode, alone), strict=True):
+        assert batch.shape == single.shape == x.shape
+        assert np.abs(batch - single).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "selector"), list(itertools.product(["s-vfr-50", "s-avgrep"], ["ple", "lagrangian", "greedy"]))
+)
+def test_pieces_equal_the_whole(name: str, selector: str, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = tiny(name)
+    whole = [codec.encode(x, 16_000, selector=selector) for x in (speech, speech[:30_000])]
+    audio = codec.decode(whole)
+    monkeypatch.setattr(codec_module, "PIECE", 64)
+    pieces = [codec.encode(x, 16_000, selector=selector) for x in (speech, speech[:30_000])]
+    assert_same_codes(whole, pieces)
+    for a, b in zip(audio, codec.decode(whole), strict=True):
+        assert np.abs(a - b).max() < 1e-4
+
+
+def test_log_mel_selection_in_pieces_equals_the_whole(speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = tiny("s-vfr-50", selector=SelectorConfig(features="logmel", distance="l2"))
+    whole = codec.encode(speech, 16_000)
+    monkeypatch.setattr(codec_module, "PIECE", 64)
+    assert_same_codes([whole], [codec.encode(speech, 16_000)])
+
+
+def test_forward_is_encode_then_decode(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    crops = np.stack([speech[:16_000], speech[16_000:32_000]])
+    codec.tau.fill_(codec.calibrated_tau(torch.from_numpy(crops)))
+    output = codec(torch.from_numpy(crops))
+    encoded = codec.encode(list(crops), 16_000)
+    assert np.array_equal(output.mask.numpy(), np.stack([e.mask for e in encoded]))
+    assert np.array_equal(output.quantizer.codes.numpy(), np.concatenate([e.codes for e in encoded]))
+    np.testing.assert_allclose(output.audio.numpy(), np.stack(codec.decode(encoded)), atol=1e-4)
+    assert output.mask.float().mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_every_parameter_has_a_gradient(speech: np.ndarray) -> None:
+    for name in SMALL_PRESETS:
+        codec = tiny(name).train().requires_grad_(True)
+        crops = torch.from_numpy(speech[:32_000]).view(2, 16_000)
+        if codec.tau.isnan():
+            codec.tau.fill_(codec.calibrated_tau(crops))
+        output = codec(crops)
+        (output.audio.square().sum() + output.quantizer.loss).backward()
+        assert [n for n, p in codec.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == [], name
+
+
+@pytest.mark.parametrize("bitrate", [400, 640, 800, 1280])
+@pytest.mark.parametrize("selector", ["ple", "lagrangian", "threshold", "peaks", "greedy", "dp", "random"])
+def test_bitrate_is_met_within_two_percent(selector: str, bitrate: float, speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    if selector in ("dp", "lagrangian", "peaks") and bitrate == 400:
+        config = SelectorConfig(name=selector, s_max=8)  # type: ignore[arg-type]  # 400 bps need spans above 4
+        encoded = codec.encode(speech, 16_000, bitrate=bitrate, selector=config)
+    else:
+        encoded = codec.encode(speech, 16_000, bitrate=bitrate, selector=selector)
+    assert count(encoded).total / encoded.duration_s == pytest.approx(bitrate, rel=0.02)
+
+
+def test_token_rate_and_tau_are_met(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    encoded = codec.encode(speech, 16_000, token_rate=30)
+    assert encoded.codes.size / encoded.duration_s == pytest.approx(30, rel=0.02)
+    few, many = (codec.encode(speech, 16_000, tau=tau).codes.size for tau in (1.0, 0.1))
+    assert few < many
+
+
+def test_fixed_rate_says_what_it_reaches(speech: np.ndarray) -> None:
+    codec = tiny("s-ffr-50")
+    assert codec.encode(speech, 16_000, bitrate=800).layout.stride == 2
+    assert codec.encode(speech, 16_000, token_rate=25).layout.stride == 4
+    with pytest.raises(RateError, match=r"1600, 800, 533\.3, 400"):
+        codec.encode(speech, 16_000, bitrate=700)
+    with pytest.raises(RateError, match="allowed: 50 Hz"):
+        tiny("s-conv").encode(speech, 16_000, token_rate=25)
+    with pytest.raises(RateError, match="bps on this audio"):
+        tiny("s-vfr-50").encode(speech, 16_000, bitrate=5000)
+
+
+def test_other_sample_rates_and_stereo_are_brought_to_the_models(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    stereo = np.repeat(np.stack([speech, speech]), 2, axis=1)  # a crude 32 kHz version
+    encoded = codec.encode(stereo, 32_000)
+    assert encoded.num_samples == speech.size
+
+
+@pytest.mark.parametrize(
+    ("audio", "sample_rate", "error", "message"),
+    [
+        (np.zeros(0, np.float32), 16_000, AudioError, "empty|0 samples"),
+        (np.array([0.0, np.nan], np.float32), 16_000, AudioError, "nan|NaN"),
+        (np.zeros((2, 3, 4), np.float32), 16_000, AudioError, "shape"),
+        (np.zeros(100, np.float32), "16000", AudioError, "sample"),
+        (np.zeros(100, np.float32), 0, AudioError, "sample"),
+        (np.zeros(100, np.float32), -8000, AudioError, "sample"),
+        (np.array(["a"]), 16_000, AudioError, "allowed"),
+    ],
+)
+def test_bad_audio_gets_a_clear_error(
+    audio: np.ndarray, sample_rate: object, error: type[DTMCodecError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        tiny("s-vfr-50").encode(audio, sample_rate)  # type: ignore[arg-type]
+
+
+def test_conflicting_or_impossible_rates_are_refused() -> None:
+    codec, audio = tiny("s-vfr-50"), np.zeros(1600, np.float32)
+    with pytest.raises(RateError, match="bitrate and tau"):
+        codec.encode(audio, 16_000, bitrate=800, tau=1.0)
+    for value in (-1, 0, float("nan"), "800", True):
+        with pytest.raises(RateError, match="bitrate"):
+            codec.encode(audio, 16_000, bitrate=value)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"selector\.name"):
+        codec.encode(audio, 16_000, selector="best")
+
+
+def test_hours_of_silence_are_encoded_in_bounded_time() -> None:
+    codec = tiny("s-vfr-25", enc1_layers=1, dec2_layers=1, dim=8, mlp_hidden=8)
+    silence = np.zeros(3 * 3600 * 16_000, np.float32)
+    encoded = codec.encode(silence, 16_000, tau=1.0)
+    assert encoded.num_samples == silence.size
+    assert encoded.mask[0]
+
+
+def test_another_models_tokens_are_refused(speech: np.ndarray) -> None:
+    one, other = tiny("s-vfr-50"), tiny("s-vfr-50", norm_eps=2e-2)
+    encoded = one.encode(speech, 16_000)
+    with pytest.raises(ModelError, match=rf"{one.model_id}.*{other.model_id}"):
+        other.decode(encoded)
+
+
+def test_inference_is_thread_safe(utterances: list[np.ndarray]) -> None:
+    codec = tiny("s-vfr-50")
+    expected = [codec.encode(x, 16_000) for x in utterances]
+    results: dict[int, list[Encoded]] = {}
+
+    def work(index: int) -> None:
+        results[index] = [
+            codec.encode(x, 16_000, selector="random" if i % 2 else None) for i, x in enumerate(utterances)
+        ]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for encoded in results.values():
+        assert encoded[::2] == expected[::2]
+
+
+@pytest.mark.parametrize("name", PAPER_PRESETS)
+def test_paper_presets_have_127_million_parameters(name: str) -> None:
+    with torch.device("meta"):
+        parameters = DTMCodec(PRESETS[name]).num_parameters
+    assert parameters == pytest.approx(127e6, rel=0.015)
+
+
+def test_small_presets_have_8_to_17_million_parameters() -> None:
+    for config in SMALL_PRESETS.values():
+        with torch.device("meta"):
+            assert 8e6 < DTMCodec(config).num_parameters < 17e6
+
+
+def test_default_config_is_the_papers_50_hz_model() -> None:
+    assert CodecConfig() == preset("vfr-50")

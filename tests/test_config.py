@@ -1,0 +1,61 @@
+"""Configurations are validated, named in errors, and survive JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dtm_codec.config import PRESETS, CodecConfig, preset
+from dtm_codec.errors import ConfigError
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=list(PRESETS))
+def test_presets_survive_json(config: CodecConfig) -> None:
+    assert CodecConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dimm": 3}, "unknown key 'dimm'"),
+        ({"selector": {"nme": "ple"}}, "unknown key 'selector.nme'"),
+        ({"dim": 30}, "dim = 30; allowed: a multiple of"),
+        ({"dim": "512"}, "dim = '512'; expected int"),
+        ({"dim": True}, "dim = True; expected int"),
+        ({"hop_length": 161}, "hop_length = 161"),
+        ({"name": "Small Model"}, "name = 'Small Model'"),
+        ({"name": "much-too-long"}, "name = 'much-too-long'"),
+        ({"keep_ratio": 0}, "keep_ratio = 0.0"),
+        ({"norm_eps": float("nan")}, "norm_eps = nan"),
+        ({"selector": {"name": "best"}}, "selector.name = 'best'; allowed: 'ple'"),
+        ({"selector": {"name": "dp"}}, "selector.s_max = None"),
+        ({"selector": 3}, "selector: expected a mapping"),
+        (
+            {"quantizer": {"kind": "fsq", "levels": [5, 5], "codebook_size": 24}},
+            "quantizer.codebook_size = 24; allowed: 25",
+        ),
+        ({"quantizer": {"levels": [5, 5]}}, "quantizer.levels"),
+        ({"downsampler": "conv"}, "upsampler = 'mask'"),
+        ({"downsampler": "conv", "upsampler": "conv"}, "selector.name = 'ple'; allowed: 'stride'"),
+    ],
+)
+def test_impossible_values_name_the_field_and_what_is_allowed(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        CodecConfig.from_dict(change)
+    assert message in str(caught.value)
+
+
+def test_the_papers_operating_points() -> None:
+    """Content + position bits a second of Table 1, and the matched fixed rates."""
+    for token_rate, total in ((25, 400), (40, 640), (50, 800), (80, 1280)):
+        vfr, ffr = preset(f"vfr-{token_rate}"), preset(f"ffr-{token_rate}")
+        assert vfr.frame_rate * (vfr.keep_ratio * vfr.quantizer.token_bits + 1) == pytest.approx(total)
+        assert ffr.frame_rate / ffr.stride * ffr.quantizer.token_bits == pytest.approx(total)
+    assert preset("ffr-57").frame_rate / 2 * 14 == pytest.approx(800, rel=1e-3)
+
+
+def test_unknown_preset_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match=r"'tiny'.*vfr-50"):
+        preset("tiny")

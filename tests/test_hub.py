@@ -1,0 +1,89 @@
+"""Model folders: what is saved comes back, what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dtm_codec import DTMCodec, hub
+from dtm_codec.config import preset
+from dtm_codec.errors import ConfigError, ModelError
+
+TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 1, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 1}
+
+
+@pytest.fixture
+def codec() -> DTMCodec:
+    torch.manual_seed(0)
+    return DTMCodec(replace(preset("s-vfr-50"), **TINY))
+
+
+def test_a_saved_model_comes_back_with_its_id_tau_and_codes(codec: DTMCodec, tmp_path: Path) -> None:
+    codec.tau.fill_(0.3)
+    model_id = codec.save_pretrained(tmp_path)
+    assert model_id == codec.model_id
+    loaded = DTMCodec.from_pretrained(tmp_path)
+    assert loaded.model_id == model_id
+    assert float(loaded.tau) == 0.3
+    audio = np.random.default_rng(0).standard_normal(16_000).astype(np.float32)
+    assert loaded.encode(audio, 16_000) == codec.eval().encode(audio, 16_000)
+
+
+def test_a_half_precision_model_has_an_id_of_its_own(codec: DTMCodec, tmp_path: Path) -> None:
+    model_id = codec.save_pretrained(tmp_path, torch.bfloat16)
+    loaded = DTMCodec.from_pretrained(tmp_path)
+    assert loaded.model_id == model_id != codec.model_id
+    assert loaded.head.project.weight.dtype == torch.float32
+
+
+def test_the_id_follows_the_weights(codec: DTMCodec) -> None:
+    before = codec.model_id
+    with torch.no_grad():
+        codec.head.project.bias.add_(0.1)
+    assert codec.model_id != before
+    assert codec.model_id.split(":")[0] == "s-vfr-50"
+
+
+def test_random_presets_are_the_same_every_time() -> None:
+    state = torch.get_rng_state()
+    first, second = (DTMCodec.from_pretrained("random:s-vfr-50") for _ in range(2))
+    assert first.model_id == second.model_id
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_unknown_models_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no model 'huge'"):
+        DTMCodec.from_pretrained("huge")
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        DTMCodec.from_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="unknown preset 'huge'"):
+        DTMCodec.from_pretrained("random:huge")
+
+
+def test_weights_that_do_not_match_the_config_are_named(codec: DTMCodec, tmp_path: Path) -> None:
+    codec.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / hub.CONFIG_FILE).read_text())
+    for change, message in (
+        ({"enc1_layers": 2}, "tensors missing, such as 'enc1.blocks.1"),
+        ({"upsampler": "repeat"}, "unknown, such as 'up.embedding'"),
+        ({"mlp_hidden": 64}, "has shape"),
+    ):
+        (tmp_path / hub.CONFIG_FILE).write_text(json.dumps(config | change))
+        with pytest.raises(ModelError, match=message):
+            DTMCodec.from_pretrained(tmp_path)
+    (tmp_path / hub.CONFIG_FILE).write_text("{")
+    with pytest.raises(ConfigError, match="not JSON"):
+        DTMCodec.from_pretrained(tmp_path)
+
+
+def test_damaged_weights_are_named(codec: DTMCodec, tmp_path: Path) -> None:
+    codec.save_pretrained(tmp_path)
+    weights = tmp_path / hub.WEIGHTS_FILE
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="safetensors"):
+        DTMCodec.from_pretrained(tmp_path)
