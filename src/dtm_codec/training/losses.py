@@ -78,8 +78,9 @@ def _reflect(audio: Tensor, window: Tensor) -> Tensor:
 
 def _spectrum(padded: Tensor, window: Tensor) -> Tensor:
     """STFT with a hop of a quarter window. padded: (B, T + W) -> (B, frames, W / 2 + 1) complex."""
-    frames: Tensor = padded.unfold(-1, window.numel(), window.numel() // 4)
-    return torch.fft.rfft(frames * window)
+    frames = padded.unfold(-1, window.numel(), window.numel() // 4)
+    spectrum: Tensor = torch.fft.rfft(frames * window)
+    return spectrum
 
 
 def _adjoint(

@@ -147,15 +147,15 @@ class Trainer:
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
         terms = {
-            "mel": self.mel_loss(output.audio, audio) * config.loss.mel,
-            "quantizer": output.quantizer_loss * share * config.loss.quantizer,
+            "mel": self.mel_loss(output.audio, audio),
+            "quantizer": output.quantizer_loss * share,
         }
         numbers = {}
         if config.discriminator.judges(self.step):
             real, fake = self._judged_stretch(audio), self._judged_stretch(output.audio)
             numbers["discriminator"] = self._discriminator_step(real, fake.detach())
             terms |= self._adversarial_terms(real, fake)
-        loss = torch.stack(list(terms.values())).sum()
+        loss = torch.stack([term * getattr(config.loss, name) for name, term in terms.items()]).sum()
         self.optimizer.zero_grad()
         fabric.backward(loss)
         norm = fabric.clip_gradients(self._generator, self.optimizer, max_norm=config.optimizer.clip)
@@ -186,7 +186,6 @@ class Trainer:
 
     def _adversarial_terms(self, real: Tensor, fake: Tensor) -> dict[str, Tensor]:
         """What the generator learns from the discriminators. real, fake: (B, T)."""
-        weights = self.config.loss
         self.discriminators.requires_grad_(False)  # gradients pass through them, none stay
         with self.fabric.autocast():
             judged = self.discriminators(fake)
@@ -194,9 +193,8 @@ class Trainer:
                 reference = self.discriminators(real)
         self.discriminators.requires_grad_(True)
         return {
-            "adversarial": losses.adversarial_loss(judged.scores) * weights.adversarial,
-            "feature_matching": losses.feature_matching_loss(reference.features, judged.features)
-            * weights.feature_matching,
+            "adversarial": losses.adversarial_loss(judged.scores),
+            "feature_matching": losses.feature_matching_loss(reference.features, judged.features),
         }
 
     def _judged_stretch(self, audio: Tensor) -> Tensor:
