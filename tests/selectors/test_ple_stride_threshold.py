@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dtm_codec.selectors import PLE, Stride, Threshold
@@ -50,13 +50,32 @@ def in_float32(distances: list[float]) -> list[float]:
     return statistics(distances)[:, 0].tolist()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(distances=steps, tau=taus)
 def test_ple_is_algorithm_1_even_where_a_multiple_is_met_exactly(distances: list[float], tau: float) -> None:
     assert PLE().keep(statistics(distances), tau).tolist() == algorithm_1(in_float32(distances), tau)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
+@given(
+    step=st.floats(0.125, 2, width=32),
+    frames=st.integers(2, 30),
+    k=st.integers(1, 30),
+    aside=st.sampled_from([-1, 0, 1]),
+)
+@example(step=1.271875023841858, frames=7, k=5, aside=1)  # the division rounds up to 5, and 5 tau > the path
+def test_ple_is_algorithm_1_where_the_path_ends_a_rounding_error_from_a_multiple(
+    step: float, frames: int, k: int, aside: int
+) -> None:
+    path = 0.0
+    for _ in range(frames - 1):
+        path += step
+    tau = math.nextafter(path / k, aside * math.inf) if aside else path / k
+    distances = [step] * frames
+    assert PLE().keep(statistics(distances), tau).tolist() == algorithm_1(distances, tau)
+
+
+@settings(max_examples=150, deadline=None)
 @given(distances=steps, tau=st.sampled_from([0.0625, 0.25, 0.5, 1.0, 4.0]))
 def test_first_crossing_keeps_one_frame_per_jump(distances: list[float], tau: float) -> None:
     mask = PLE(first_crossing=True).keep(statistics(distances), tau)
@@ -69,7 +88,7 @@ def test_a_jump_over_several_multiples_tells_the_two_forms_apart() -> None:
     assert PLE(first_crossing=True).keep(jump, 1.0).tolist() == [True, True, False, False, False]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(distances=steps, tau=taus)
 def test_ple_keeps_one_frame_per_tau_of_path(distances: list[float], tau: float) -> None:
     """K = 1 + floor(S_N / tau) while no step is longer than tau, so that every multiple has a frame of its own."""

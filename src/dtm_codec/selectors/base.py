@@ -24,6 +24,9 @@ from torch import Tensor
 from ..config import SelectorConfig
 from ..errors import RateError
 
+PIECE = 512
+"""Frames analysed at a time."""
+
 
 class Selector(ABC):
     """Chooses the frames to keep. The first frame of every utterance is always kept."""
@@ -48,12 +51,22 @@ class Selector(ABC):
         """Frames before a piece that its statistics need."""
         return 0
 
-    @abstractmethod
     def statistics(self, features: Tensor) -> Tensor:
         """What `keep` needs. features: (..., N, D) -> (..., N, C), row t from rows t - context ... t.
 
         The rows before the start count as absent; a caller with a piece prepends `context` rows and drops theirs.
+        So it is done here: what is computed on the way stays in the processor's cache, whatever the length.
         """
+        pieces = []
+        for start in range(0, features.shape[-2], PIECE):
+            before = min(start, self.context)
+            piece = features[..., start - before : start + PIECE, :].detach().float()
+            pieces.append(self._analyse(piece)[..., before:, :])
+        return torch.cat(pieces, dim=-2)
+
+    @abstractmethod
+    def _analyse(self, features: Tensor) -> Tensor:
+        """`statistics` of a short piece. features: (..., N, D) float32 -> (..., N, C)."""
 
     def keep(self, statistics: Tensor, tau: float) -> Tensor:
         """Keep mask of whole utterances. statistics: (..., N, C) -> (..., N) bool, True = kept, on the same device."""

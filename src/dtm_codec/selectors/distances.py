@@ -1,4 +1,4 @@
-"""How far apart frames are, in float32 and row by row, so that pieces and whole utterances agree to the bit."""
+"""How far apart frames are, row by row, so that pieces and whole utterances agree to the bit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from torch.nn.functional import normalize, pad
 
 def unit(features: Tensor) -> Tensor:
     """Rows scaled to length one; zero rows stay zero. features: (..., N, D)."""
-    return normalize(features.detach().float(), dim=-1)
+    return normalize(features, dim=-1)
 
 
 def l2(features: Tensor, lag: int = 1) -> Tensor:
     """Distance of every frame to the one `lag` before it, 0 where there is none. (..., N, D) -> (..., N)."""
-    values = features.detach().float()
-    lag = min(lag, values.shape[-2])
-    pairs = values.shape[-2] - lag
-    difference = values.narrow(-2, lag, pairs) - values.narrow(-2, 0, pairs)
+    lag = min(lag, features.shape[-2])
+    pairs = features.shape[-2] - lag
+    difference = features.narrow(-2, lag, pairs) - features.narrow(-2, 0, pairs)
     return pad(torch.linalg.vector_norm(difference, dim=-1), (lag, 0))
 
 
@@ -33,4 +32,4 @@ def cosine(features: Tensor) -> Tensor:
 def lagged_squares(features: Tensor, lags: int) -> Tensor:
     """Squared distances to the `lags` frames before. (..., N, D) -> (..., N, lags), column j - 1 for lag j."""
     columns = [l2(features, lag).square() for lag in range(1, lags + 1)]
-    return torch.stack(columns, dim=-1) if columns else features.detach().float()[..., :0]
+    return torch.stack(columns, dim=-1) if columns else features[..., :0]

@@ -20,7 +20,7 @@ class Greedy(CompiledSelector):
     name = "greedy"
     tau_means = "mean frames per kept frame"
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Unit vectors, for any two frames can become neighbours. (..., N, D) -> (..., N, D)."""
         return unit(features)
 

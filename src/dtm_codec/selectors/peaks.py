@@ -22,7 +22,7 @@ class Peaks(CompiledSelector):
     tau_means = "1 - VARSTok's threshold"
     block = 2048
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Unit vectors, for all pairs are compared. (..., N, D) -> (..., N, D)."""
         return unit(features)
 

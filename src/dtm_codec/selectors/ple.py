@@ -32,7 +32,7 @@ class PLE(Selector):
         """A step has two ends."""
         return 1
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Step lengths d_t. features: (..., N, D) -> (..., N, 1)."""
         steps = cosine(features) if self.distance == "cosine" else l2(features)
         return steps.unsqueeze(-1)

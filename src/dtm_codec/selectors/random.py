@@ -19,9 +19,9 @@ class Random(Selector):
     name = "random"
     tau_means = "mean frames per kept frame"
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Nothing of the features. (..., N, D) -> (..., N, 0)."""
-        return features.detach()[..., :0]
+        return features[..., :0]
 
     def _decide(self, statistics: Tensor, tau: float) -> Tensor:
         draws = np.random.Generator(np.random.PCG64(0)).random(statistics.shape[-2])

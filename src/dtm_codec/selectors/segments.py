@@ -25,7 +25,7 @@ class SegmentSelector(CompiledSelector):
         """A segment reaches back that far."""
         return self.s_max - 1
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Squared distances at lags 1 ... s_max - 1. features: (..., N, D) -> (..., N, s_max - 1)."""
         return lagged_squares(features, self.s_max - 1)
 

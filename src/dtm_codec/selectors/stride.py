@@ -14,9 +14,9 @@ class Stride(Selector):
     name = "stride"
     tau_means = "frames per kept frame, rounded down"
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Nothing of the features. (..., N, D) -> (..., N, 0)."""
-        return features.detach()[..., :0]
+        return features[..., :0]
 
     def _decide(self, statistics: Tensor, tau: float) -> Tensor:
         span = max(1, min(int(tau), self.s_max or int(tau)))

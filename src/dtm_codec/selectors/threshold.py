@@ -19,7 +19,7 @@ class Threshold(Selector):
         """Neighbours are compared."""
         return 1
 
-    def statistics(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Tensor) -> Tensor:
         """Cosine distance to the frame before. features: (..., N, D) -> (..., N, 1)."""
         return cosine(features).unsqueeze(-1)
 
