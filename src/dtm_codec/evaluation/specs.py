@@ -1,0 +1,66 @@
+"""The little language that names systems and metrics: `kind[:argument][?key=value&key=value]`.
+
+codec2:700C    dtm:runs/s-vfr-50?bitrate=800&selector=ple    wer:whisper?model=large-v3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One parsed name."""
+
+    kind: str
+    argument: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(text: str) -> Spec:
+        """Read `kind[:argument][?key=value&...]`."""
+        head, mark, query = text.strip().partition("?")
+        kind, colon, argument = head.partition(":")
+        try:
+            options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if mark else {}
+        except ValueError:
+            raise ConfigError(f"{text!r}: after '?' stand key=value pairs joined by '&'") from None
+        if not kind or (colon and not argument):
+            raise ConfigError(f"{text!r} is no name; allowed: kind[:argument][?key=value&...]")
+        return Spec(kind, argument or None, options)
+
+    @property
+    def name(self) -> str:
+        """The name without options."""
+        return self.kind if self.argument is None else f"{self.kind}:{self.argument}"
+
+    def allow_options(self, allowed: Iterable[str]) -> None:
+        """Refuse options that nobody would read."""
+        allowed = sorted(allowed)
+        for key in self.options:
+            if key not in allowed:
+                raise ConfigError(f"{self.name}: unknown option {key!r}; known: {', '.join(allowed) or 'none'}")
+
+    def choice(self, allowed: Iterable[str], default: str | None = None) -> str:
+        """The argument, one of a few."""
+        allowed = list(allowed)
+        value = default if self.argument is None else self.argument
+        if value not in allowed:
+            raise ConfigError(f"{self.kind}:{value or ''}; allowed: {', '.join(f'{self.kind}:{a}' for a in allowed)}")
+        return value
+
+    def number(self, key: str) -> float | None:
+        """An option that is a positive number, if given."""
+        if key not in self.options:
+            return None
+        try:
+            value = float(self.options[key])
+        except ValueError:
+            value = -1.0
+        if not 0 < value < float("inf"):
+            raise ConfigError(f"{self.name}: {key} = {self.options[key]!r}; allowed: a number > 0")
+        return value

@@ -1,0 +1,79 @@
+"""What a system under test is: `encode(audio) -> Coded`, `decode(Coded) -> audio`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...rate.accounting import Bits
+from .. import SAMPLE_RATE
+
+Samples = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """One utterance as sent."""
+
+    payload: Any
+    """What the system's decoder takes."""
+    num_samples: int
+    """Length of the utterance at 16 kHz."""
+    bits: Bits
+    """What is transmitted, timing side information apart; containers, file headers and padding not counted."""
+    written: int
+    """Bits of the payload as its format writes it: entropy coded, or padded to whole bytes."""
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of audio."""
+        return self.num_samples / SAMPLE_RATE
+
+
+class System(ABC):
+    """A codec, or what stands beside codecs in a table."""
+
+    name: str
+    """The specification it was built from; its key in results."""
+    title: str
+    """Its name in tables."""
+    series: str
+    """Systems of one series differ in rate only: one line in a rate-distortion figure."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Version of program or weights: results of another identity are not mixed in."""
+
+    @property
+    def parameters(self) -> int | None:
+        """Trainable numbers, of neural codecs."""
+        return None
+
+    @abstractmethod
+    def encode(self, audio: Samples) -> Coded:
+        """audio: (T,) float32 at 16 kHz"""
+
+    @abstractmethod
+    def decode(self, coded: Coded) -> Samples:
+        """(T,) float32 at 16 kHz, as long as what was encoded and in time with it."""
+
+
+def fit(audio: Samples, num_samples: int, delay: int = 0) -> Samples:
+    """Cut the first `delay` samples, then cut or pad to `num_samples`."""
+    audio = np.asarray(audio, np.float32)[delay : delay + num_samples]
+    return np.pad(audio, (0, num_samples - audio.size))
+
+
+def to_pcm(audio: Samples) -> npt.NDArray[np.int16]:
+    """16-bit samples, clipped."""
+    return np.round(np.clip(audio, -1.0, 1.0) * 32767).astype(np.int16)
+
+
+def from_pcm(data: bytes) -> Samples:
+    """Samples of raw little-endian 16-bit audio."""
+    return np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(32768)

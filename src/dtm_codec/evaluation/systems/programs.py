@@ -1,0 +1,167 @@
+"""Codec2, Opus and Speex through the programs that Debian packages (`codec2`, `opus-tools`, `speex`).
+
+Audio goes through pipes as raw 16-bit samples. Bits are those of the codec's packets: for the two that write Ogg, page
+headers, segment tables and the two header packets are not counted.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ...audio import resample
+from ...errors import ConfigError, DTMCodecError
+from ...rate.accounting import Bits
+from .. import SAMPLE_RATE
+from ..specs import Spec
+from .base import Coded, Samples, System, fit, from_pcm, to_pcm
+
+
+class ProgramError(DTMCodecError):
+    """A program is not installed, or failed."""
+
+
+class ProgramCodec(System):
+    """A codec that is two programs, encoder and decoder."""
+
+    package: str
+    """Debian's package."""
+    encoder: list[str]
+    decoder: list[str]
+    rate: int
+    """Sample rate of the codec."""
+    delay: int = 0
+    """Samples at 16 kHz by which its output lags, its programs' own compensation included; measured on speech."""
+
+    @property
+    def identity(self) -> str:
+        """Program and version, as far as it tells (c2enc does not), and how it is called."""
+        printed = run(self.package, [self.encoder[0], "--version"], b"", any_status=True)
+        version = next(iter(re.findall(rb"\d+\.\d+(?:\.\d+)?", printed)), b"").decode()
+        return f"{' '.join(self.encoder)} ({self.package} {version})".replace(" )", ")")
+
+    def packet_bits(self, data: bytes) -> tuple[int, int]:
+        """Bits that the codec needs, and bits of its packets as written."""
+        raise NotImplementedError
+
+    def encode(self, audio: Samples) -> Coded:
+        """Through the encoder's pipe."""
+        samples = to_pcm(resample(audio, SAMPLE_RATE, self.rate))
+        data = run(self.package, self.encoder, samples.tobytes())
+        content, written = self.packet_bits(data)
+        return Coded(data, audio.size, Bits(content, 0), written)
+
+    def decode(self, coded: Coded) -> Samples:
+        """Through the decoder's pipe, delay compensated."""
+        samples = from_pcm(run(self.package, self.decoder, coded.payload))
+        return fit(resample(samples, self.rate, SAMPLE_RATE), coded.num_samples, self.delay)
+
+
+class Codec2(ProgramCodec):
+    """`codec2:MODE`: 3200 ... 700C, 450. Frames are written in whole bytes; the bits counted are the codec's own."""
+
+    package = "codec2"
+    rate = 8000
+    modes: ClassVar[dict[str, tuple[int, int]]] = {  # frame in ms, bits a frame
+        "3200": (20, 64),
+        "2400": (20, 48),
+        "1600": (40, 64),
+        "1400": (40, 56),
+        "1300": (40, 52),
+        "1200": (40, 48),
+        "700C": (40, 28),
+        "450": (40, 18),
+    }
+
+    def __init__(self, spec: Spec) -> None:
+        spec.allow_options(())
+        mode = spec.choice(self.modes, "700C")
+        self.name, self.title, self.series = f"codec2:{mode}", f"Codec2 {mode}", "Codec2"
+        self.milliseconds, self.frame_bits = self.modes[mode]
+        self.delay = {"700C": 480, "450": 450}.get(mode, 320)
+        self.encoder, self.decoder = ["c2enc", mode, "-", "-"], ["c2dec", mode, "-", "-"]
+
+    def packet_bits(self, data: bytes) -> tuple[int, int]:
+        """Frames x bits a frame; each frame is padded to whole bytes."""
+        frames = len(data) // -(-self.frame_bits // 8)
+        return frames * self.frame_bits, 8 * len(data)
+
+    def encode(self, audio: Samples) -> Coded:
+        """As any, with the last frame filled up: the program drops what does not fill one."""
+        frame = self.milliseconds * SAMPLE_RATE // 1000
+        padded = fit(audio, -(-(audio.size + self.delay) // frame) * frame)
+        coded = super().encode(padded)
+        return Coded(coded.payload, audio.size, coded.bits, coded.written)
+
+
+class Opus(ProgramCodec):
+    """`opus:KBPS` at 6 kbps and up, VBR, speech mode, 20 ms frames, 16 kHz."""
+
+    package = "opus-tools"
+    rate = SAMPLE_RATE
+
+    def __init__(self, spec: Spec) -> None:
+        spec.allow_options(())
+        kbps = Spec("opus", options={"kbps": spec.argument or "6"}).number("kbps") or 0.0
+        if not 6 <= kbps <= 256:
+            raise ConfigError(f"opus:{spec.argument}; allowed: opus:6 ... opus:256 (kbps)")
+        self.name, self.title, self.series = f"opus:{kbps:g}", f"Opus {kbps:g} kbps", "Opus"
+        raw = ["--raw", "--raw-bits", "16", "--raw-rate", str(self.rate), "--raw-chan", "1"]
+        self.encoder = ["opusenc", "--quiet", "--speech", "--bitrate", f"{kbps:g}", *raw, "-", "-"]
+        self.decoder = ["opusdec", "--quiet", "--rate", str(self.rate), "--no-dither", "-", "-"]
+
+    def packet_bits(self, data: bytes) -> tuple[int, int]:
+        """Ogg packets after OpusHead and OpusTags."""
+        bits = 8 * sum(list(ogg_packet_sizes(data))[2:])
+        return bits, bits
+
+
+class Speex(ProgramCodec):
+    """`speex:nbQ` or `speex:wbQ`, quality Q of 0 ... 10, narrow (8 kHz) or wide band."""
+
+    package = "speex"
+
+    def __init__(self, spec: Spec) -> None:
+        spec.allow_options(())
+        match = re.fullmatch(r"(nb|wb)(10|\d)", spec.argument or "nb2")
+        if match is None:
+            raise ConfigError(f"speex:{spec.argument}; allowed: speex:nb0 ... speex:nb10, speex:wb0 ... speex:wb10")
+        band, quality = match.groups()
+        self.rate = 8000 if band == "nb" else SAMPLE_RATE
+        self.name, self.series = f"speex:{band}{quality}", f"Speex {band.upper()}"
+        self.title = f"{self.series} quality {quality}"
+        mode = "--narrowband" if band == "nb" else "--wideband"
+        self.encoder = ["speexenc", mode, "--rate", str(self.rate), "--le", "--16bit", "--quality", quality, "-", "-"]
+        self.decoder = ["speexdec", "--rate", str(self.rate), "-", "-"]
+
+    def packet_bits(self, data: bytes) -> tuple[int, int]:
+        """Ogg packets after the two headers; frames are padded to whole bytes, and counted so."""
+        bits = 8 * sum(list(ogg_packet_sizes(data))[2:])
+        return bits, bits
+
+
+def ogg_packet_sizes(data: bytes) -> Iterator[int]:
+    """Bytes of each packet of an Ogg stream (RFC 3533): a packet ends with its first segment under 255 bytes."""
+    position = size = 0
+    while data[position : position + 4] == b"OggS":
+        segments = data[position + 27 : position + 27 + data[position + 26]]
+        for segment in segments:
+            size += segment
+            if segment < 255:
+                yield size
+                size = 0
+        position += 27 + len(segments) + sum(segments)
+
+
+def run(package: str, command: list[str], data: bytes, any_status: bool = False) -> bytes:
+    """What a program prints for `data` on its standard input."""
+    if shutil.which(command[0]) is None:
+        raise ProgramError(f"the program {command[0]!r} is not installed: Debian has it in the package {package!r}")
+    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    if done.returncode and not any_status:
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ProgramError(f"{' '.join(command)} failed: {message[-1] if message else f'status {done.returncode}'}")
+    return done.stdout or done.stderr
