@@ -36,8 +36,8 @@ MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 1_000, 1_000_000
 MAX_CHANNELS = 32
 """In an array of two axes, the one up to this length holds the channels."""
 
-_BLOCK = 1 << 18
-"""Source samples decoded at a time: an hour of stereo music is never in memory as such."""
+_BLOCK = 1 << 19
+"""Source samples decoded at a time, over all channels: an hour of stereo music is never in memory as such."""
 
 _SAMPLES = Path(__file__).parent / "samples"
 
@@ -159,7 +159,8 @@ def sample_path(name: str = "dashwood") -> Path:
 def _mono_blocks(file: soundfile.SoundFile, frames: int | None) -> Iterator[Samples]:
     """Up to `frames` samples from where the file stands; what a truncated file still holds is read."""
     left = file.frames if frames is None else frames
-    while left > 0 and len(block := file.read(min(_BLOCK, left), dtype="float32", always_2d=True)):
+    size = max(1, _BLOCK // file.channels)
+    while left > 0 and len(block := file.read(min(size, left), dtype="float32", always_2d=True)):
         left -= len(block)
         yield block.mean(axis=1, dtype=np.float32)
 

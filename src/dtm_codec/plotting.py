@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, KEPT, RATE, PATH = "#1f2430", "#d1495b", "#00798c", "#30638e"
+INK, KEPT, RATE, PATH, GRID = "#1f2430", "#d1495b", "#00798c", "#30638e", "#c4c9d4"
 SMOOTHING_S = 0.08
 """Standard deviation of the window of the local token rate: about a phone."""
 ZOOM_S = 0.5
@@ -155,8 +155,7 @@ def _token_rate(axis: Axes, picture: Picture) -> None:
     axis.fill_between(picture.times, rate, color=RATE, alpha=0.25, lw=0)
     axis.plot(picture.times, rate, color=RATE, lw=1.2)
     axis.axhline(mean, color=INK, lw=0.8, ls="--")
-    axis.annotate(f"mean {mean:.1f} Hz", (1, mean), xycoords=("axes fraction", "data"), xytext=(4, 0),
-                  textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
+    axis.text(0.995, 0.93, f"mean {mean:.1f} Hz", transform=axis.transAxes, ha="right", va="top")
     axis.set_ylim(0, max(picture.frame_rate, 1))
     axis.set_ylabel("Hz")
 
@@ -166,9 +165,13 @@ def _path_length(axis: Axes, picture: Picture) -> None:
     axis.set_ylabel("$S_t$")
     axis.set_ylim(bottom=0)
     if (tau := picture.tau) is not None:
+        from matplotlib.ticker import MaxNLocator
+
+        multiples = np.asarray(MaxNLocator(5, integer=True).tick_values(0, float(picture.path[-1]) / tau)[:-1])
+        axis.hlines(multiples * tau, 0, 1, transform=axis.get_yaxis_transform(), color=GRID, lw=0.7, zorder=0)
         units = axis.secondary_yaxis("right", functions=(lambda s: np.asarray(s) / tau, lambda k: np.asarray(k) * tau))
         units.set_ylabel("multiples of $\\tau$")
-        axis.grid(axis="y", color="#d8dbe2", lw=0.6)
+        units.set_yticks(multiples)
 
 
 def _zoom_span(picture: Picture) -> tuple[float, float]:
@@ -185,7 +188,7 @@ def _close_up(axis: Axes, picture: Picture, span: tuple[float, float]) -> None:
     times, path, kept = picture.times[inside], picture.path[inside], picture.mask[inside]
     if picture.tau is not None:
         first, last = np.floor(path[0] / picture.tau), np.ceil(path[-1] / picture.tau)
-        axis.hlines(np.arange(first, last + 1) * picture.tau, *span, color="#b9bec9", lw=0.7)
+        axis.hlines(np.arange(first, last + 1) * picture.tau, *span, color=GRID, lw=0.7)
     axis.step(times, path, where="mid", color=PATH, lw=1.2)
     axis.plot(times[~kept], path[~kept], "o", ms=3.5, mfc="white", mec=PATH, mew=0.9)
     axis.plot(times[kept], path[kept], "o", ms=5, color=KEPT)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import ModelError
+from ..errors import BitstreamError, ModelError
 from . import batch, options
 from .facts import facts_of
 
@@ -140,7 +140,10 @@ def info(
     from ..bitstream.container import inspect
 
     job = batch.Job(None if file == batch.STREAM else Path(file), None)
-    facts = facts_of(inspect(_bytes_of(job.read())))
+    try:
+        facts = facts_of(inspect(_bytes_of(job.read())))
+    except BitstreamError as error:
+        raise BitstreamError(f"{job.name}: {error}") from error
     if as_json:
         typer.echo(json.dumps(asdict(facts), indent=2))
         return

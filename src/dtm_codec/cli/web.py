@@ -1,0 +1,197 @@
+"""`dtm-codec serve` and `dtm-codec listening ...`: the pages, and the listening test before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from ..web.demo import Demo
+    from ..web.listening.prepared import System
+    from ..web.listening.statistics import Results
+
+listening = typer.Typer(help="A MUSHRA-style listening test: prepare it, evaluate it, export it.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared test, made by 'dtm-codec listening new'.")]
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to bind to; the default is reachable from this machine only.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to bind to; 0 takes a free one.")] = 8000,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME|DIR",
+            help="The demo's model; with --listening, the demo is on only if given.",
+        ),
+    ] = None,
+    listening: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Serve this prepared listening test as the first page.")
+    ] = None,
+    max_seconds: Annotated[
+        float, typer.Option(min=1, max=600, metavar="S", help="Longest recording that the demo takes.")
+    ] = 30.0,
+    admin_token: Annotated[
+        str | None,
+        typer.Option(envvar="DTM_CODEC_ADMIN_TOKEN", help="Token of the results page; without it, a new one is made."),
+    ] = None,
+) -> None:
+    """Serve the demo, or a listening test, to a browser on this machine."""
+    try:
+        import uvicorn
+
+        from ..web.app import create_app
+    except ImportError as error:
+        raise MissingExtraError(error.name or "fastapi", "web") from None
+    import secrets
+
+    from ..web.guard import LOOPBACK_NAMES
+    from ..web.listening.routes import RunningTest
+
+    running = RunningTest(listening) if listening is not None else None
+    demo = _demo(model, max_seconds) if model is not None or running is None else None
+    token = admin_token or secrets.token_urlsafe(16)
+    local = host in LOOPBACK_NAMES
+    app = create_app(demo, running, token, LOOPBACK_NAMES if local else None)
+
+    class Server(uvicorn.Server):
+        """Says where it is once it is there, whatever the port became."""
+
+        def _log_started_message(self, listeners: object) -> None:
+            bound = self.servers[0].sockets[0].getsockname()[1]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+            typer.echo(f"{'Listening test' if running else 'Demo'}: {url}/")
+            if running and demo:
+                typer.echo(f"Demo: {url}/demo")
+            if running:
+                typer.echo(f"Results: {url}/results#token={token}")
+            if not local:
+                typer.echo("This address can be reached from other machines.", err=True)
+
+    Server(uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False)).run()
+    if running:
+        running.store.close()
+
+
+def _demo(model: str | None, max_seconds: float) -> Demo:
+    from ..hub import DEFAULT_MODEL
+    from ..web.demo import Demo
+    from .options import load_codec
+
+    return Demo(load_codec(model), model or DEFAULT_MODEL, max_seconds)
+
+
+@listening.command("new")
+def new(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What to compare; see docs/listening_test.md.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="New folder for the prepared test.")],
+) -> None:
+    """Prepare a listening test: run the systems, align, match loudness, make the anchor."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from ..web.listening.definition import load_definition
+    from ..web.listening.prepared import prepare
+
+    def progress(utterances: list[str]) -> Iterator[str]:
+        yield from track(utterances, "Preparing", console=Console(stderr=True), transient=True)
+
+    test = prepare(load_definition(config), output, _system, progress)
+    count = len(test.utterances)
+    typer.echo(f"{output}: {count} trials of {len(test.systems)} stimuli, {test.trials_per_listener} a listener")
+    typer.echo(f"Serve it: dtm-codec serve --listening {output}")
+
+
+def _system(source: str) -> System:
+    """A system of the evaluation room, as the listening test runs it."""
+    from ..audio import Samples, resample
+    from ..evaluation import SAMPLE_RATE
+    from ..evaluation.systems import build
+
+    system = build(source)
+
+    def run(audio: Samples, sample_rate: int) -> tuple[Samples, int]:
+        return system.decode(system.encode(resample(audio, sample_rate, SAMPLE_RATE))), SAMPLE_RATE
+
+    return run
+
+
+@listening.command("results")
+def results(
+    folder: Folder,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all ratings: listener, trial, system, rating.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the means (.png, .svg or .pdf).")] = None,
+    screening: Annotated[
+        bool, typer.Option(help="Leave out listeners who miss the hidden reference (BS.1534).")
+    ] = True,
+) -> None:
+    """Print the table: mean and 95 % interval of every system, and pairwise tests."""
+    from ..files import write_atomically
+    from ..web.listening import report
+    from ..web.listening.prepared import RATINGS_FILE, load_test
+    from ..web.listening.statistics import evaluate
+    from ..web.listening.store import Store
+
+    test = load_test(folder)
+    if not (folder / RATINGS_FILE).is_file():
+        raise ConfigError(f"{folder} has no ratings yet")
+    ratings = Store(folder / RATINGS_FILE).ratings()
+    found = evaluate(ratings, test.systems, screening=screening)
+    _print(found, test.title)
+    if csv is not None:
+        write_atomically(csv, report.ratings_csv(ratings).encode())
+    if plot is not None:
+        report.plot(found, plot, test.title)
+
+
+def _print(found: Results, title: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    def decimal(value: float | None, digits: int = 2) -> str:
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    scores = Table(title=escape(title), title_justify="left")
+    scores.add_column("system")
+    for column in ("mean", "+- 95 %", "95 % over listeners", "ratings"):
+        scores.add_column(column, justify="right")
+    for s in found.scores:
+        interval = "-" if s.low is None else f"{s.low:.2f} ... {s.high:.2f}"
+        scores.add_row(escape(s.system), decimal(s.mean), decimal(s.half_width), interval, str(s.ratings))
+    pairs = Table(title="Pairwise, Holm-corrected", title_justify="left")
+    pairs.add_column("systems")
+    for column in ("difference", "pairs", "p (Wilcoxon)", "p (t, listeners)"):
+        pairs.add_column(column, justify="right")
+    for p in found.pairs:
+        names = escape(f"{p.first} - {p.second}")
+        pairs.add_row(names, decimal(p.difference), str(p.pairs), decimal(p.wilcoxon_p, 4), decimal(p.t_test_p, 4))
+    console = Console()
+    console.print(scores)
+    console.print(pairs)
+    left = f", {len(found.excluded)} left out: {', '.join(found.excluded)}" if found.excluded else ""
+    console.print(f"{len(found.listeners)} listeners{left}", highlight=False)
+
+
+@listening.command("export-webmushra")
+def export_webmushra(
+    folder: Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="Folder to write below.")],
+) -> None:
+    """Write the same stimuli as an experiment for webMUSHRA."""
+    from ..web.listening.prepared import load_test
+    from ..web.listening.webmushra import export
+
+    path = export(load_test(folder), folder, output)
+    typer.echo(f"{path}: copy {output}/configs over the configs folder of webMUSHRA, open ?config={path.name}")
