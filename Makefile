@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 INSTALLED_ALL := $(VENV)/installed-all
 DEMO := build/demo
+SAMPLE := amiable
 
 .PHONY: help
 help:  ## this list

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .config import PRESETS, CodecConfig, preset
 from .errors import ConfigError, MissingExtraError, ModelError
-from .files import write_atomically
+from .files import atomic_path, write_atomically
 
 if TYPE_CHECKING:
     from .bitstream.token_coder import TokenModel
@@ -98,15 +98,15 @@ def read_folder(folder: Path) -> LoadedModel:
         config = CodecConfig.from_dict(json.loads(config_path.read_text()))
     except json.JSONDecodeError as error:
         raise ConfigError(f"{config_path}: not JSON ({error})") from None
-    data = weights_path.read_bytes()
     try:
-        tensors = safetensors.torch.load(data)
+        tensors = safetensors.torch.load_file(weights_path)
     except safetensors.SafetensorError as error:
         raise ModelError(f"{weights_path}: not a safetensors file ({error})") from None
+    model_id = _model_id(config, tensors)
     prefix = TOKEN_MODEL_PREFIX
     arrays = {key.removeprefix(prefix): tensors.pop(key).numpy() for key in sorted(tensors) if key.startswith(prefix)}
     token_model = TokenModel.from_arrays(arrays) if arrays else None
-    return LoadedModel(config, tensors, token_model, _model_id(config, data), str(folder))
+    return LoadedModel(config, tensors, token_model, model_id, str(folder))
 
 
 def fill(codec: DTMCodec, tensors: dict[str, Tensor], origin: str) -> None:
@@ -135,15 +135,16 @@ def save(codec: DTMCodec, folder: str | PathLike[str], dtype: torch.dtype) -> st
     """Write a model folder and return the id of what was written."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    data = _serialize(codec, dtype)
-    write_atomically(path / WEIGHTS_FILE, data)
+    tensors = _stored(codec, dtype)
+    with atomic_path(path / WEIGHTS_FILE) as temporary:
+        safetensors.torch.save_file(tensors, temporary)
     write_atomically(path / CONFIG_FILE, (json.dumps(codec.config.to_dict(), indent=2) + "\n").encode())
-    return _model_id(codec.config, data)
+    return _model_id(codec.config, tensors)
 
 
 def identify(codec: DTMCodec) -> str:
     """The id that `save` in float32 would give."""
-    return _model_id(codec.config, _serialize(codec, torch.float32))
+    return _model_id(codec.config, _stored(codec, torch.float32))
 
 
 def register_token_model(model_id: str, token_model: TokenModel | None) -> None:
@@ -158,7 +159,7 @@ def _inference_state(codec: DTMCodec) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in codec.state_dict().items() if name not in TRAINING_ONLY}
 
 
-def _serialize(codec: DTMCodec, dtype: torch.dtype) -> bytes:
+def _stored(codec: DTMCodec, dtype: torch.dtype) -> dict[str, Tensor]:
     """Weights in `dtype`; tau stays float64, the token statistics integers."""
     tensors = {
         name: (tensor.to(dtype) if tensor.dtype == torch.float32 else tensor).contiguous().cpu()
@@ -167,10 +168,12 @@ def _serialize(codec: DTMCodec, dtype: torch.dtype) -> bytes:
     if codec.token_model is not None:
         arrays = codec.token_model.to_arrays()
         tensors |= {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
-    return safetensors.torch.save(tensors)
+    return tensors
 
 
-def _model_id(config: CodecConfig, weights: bytes) -> str:
+def _model_id(config: CodecConfig, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode())
-    digest.update(weights)
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        digest.update(tensors[name].flatten().view(torch.uint8).numpy())
     return f"{config.name}:{digest.hexdigest()[:4]}"
