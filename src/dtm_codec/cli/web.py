@@ -31,7 +31,7 @@ def serve(
             "--model",
             "-m",
             metavar="NAME|DIR",
-            help="The demo's model; with --listening, the demo is on only if given.",
+            help="The demo's model. With --listening, no demo without it.",
         ),
     ] = None,
     listening: Annotated[
@@ -53,6 +53,7 @@ def serve(
     except ImportError as error:
         raise MissingExtraError(error.name or "fastapi", "web") from None
     import secrets
+    import socket
 
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
@@ -63,21 +64,16 @@ def serve(
     local = host in LOOPBACK_NAMES
     app = create_app(demo, running, token, LOOPBACK_NAMES if local else None)
 
-    class Server(uvicorn.Server):
-        """Says where it is once it is there, whatever the port became."""
-
-        def _log_started_message(self, listeners: object) -> None:
-            bound = self.servers[0].sockets[0].getsockname()[1]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
-            typer.echo(f"{'Listening test' if running else 'Demo'}: {url}/")
-            if running and demo:
-                typer.echo(f"Demo: {url}/demo")
-            if running:
-                typer.echo(f"Results: {url}/results#token={token}")
-            if not local:
-                typer.echo("This address can be reached from other machines.", err=True)
-
-    Server(uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False)).run()
+    with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
+        url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+        typer.echo(f"{'Listening test' if running else 'Demo'}: {url}/")
+        if running and demo:
+            typer.echo(f"Demo: {url}/demo")
+        if running:
+            typer.echo(f"Results: {url}/results#token={token}")
+        if not local:
+            typer.echo("This address can be reached from other machines.", err=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[bound])
     if running:
         running.store.close()
 

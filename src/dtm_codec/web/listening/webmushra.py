@@ -78,5 +78,5 @@ def export(test: ListeningTest, folder: Path, out: Path) -> Path:
 
 
 def _identifier(name: str) -> str:
-    """webMUSHRA makes element ids of names; what an id cannot hold becomes its number, so that names stay apart."""
-    return re.sub(r"[^A-Za-z0-9-]", lambda match: "-" if match[0] == " " else f"_{ord(match[0]):x}", name)
+    """webMUSHRA makes element ids of names: letters, digits and '-'; any other becomes '_' and its number."""
+    return re.sub(r"[^A-Za-z0-9-]", lambda match: f"_{ord(match[0]):x}_", name)
