@@ -112,9 +112,10 @@ def load(path: Path) -> torch.Tensor:
 
 
 def log_mel(audio: torch.Tensor, bands: int = 80) -> torch.Tensor:
-    """audio: (T,) -> (N, bands)"""
+    """Without its mean, which would drown every distance. audio: (T,) -> (N, bands)"""
     spectrum = torch.stft(audio, 4 * HOP, HOP, window=torch.hann_window(4 * HOP), return_complex=True).abs()
-    return torch.log(mel_filterbank(SAMPLE_RATE, 4 * HOP, bands) @ spectrum + 1e-5).T.contiguous()
+    mel = torch.log(mel_filterbank(SAMPLE_RATE, 4 * HOP, bands) @ spectrum + 1e-5).T
+    return mel - mel.mean(0)
 
 
 def least_time(run: Callable[[], object], repeats: int = 7) -> float:

@@ -47,7 +47,7 @@ def features(draw: st.DrawFn, most: int = 40) -> torch.Tensor:
 
 
 @selectors
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(x=features(), tau=st.sampled_from(TAUS))
 def test_mask_is_boolean_keeps_the_first_frame_and_caps_spans(selector: Selector, x: torch.Tensor, tau: float) -> None:
     mask = selector.keep(selector.statistics(x), tau)
@@ -60,7 +60,7 @@ def test_mask_is_boolean_keeps_the_first_frame_and_caps_spans(selector: Selector
 
 
 @selectors
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(x=features(), tau=st.sampled_from(TAUS), cut=st.integers(1, 39))
 def test_statistics_of_pieces_join_to_those_of_the_whole(
     selector: Selector, x: torch.Tensor, tau: float, cut: int
@@ -76,7 +76,7 @@ def test_statistics_of_pieces_join_to_those_of_the_whole(
 
 
 @selectors
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=4), equal=st.booleans(), tau=st.sampled_from(TAUS))
 def test_a_batch_is_decided_as_its_utterances_are(
     selector: Selector, lengths: list[int], equal: bool, tau: float

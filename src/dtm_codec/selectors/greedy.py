@@ -35,18 +35,19 @@ def _merge(vectors: Floats, tokens: int, s_max: int) -> Mask:
     count = len(vectors)
     kept = np.ones(count, dtype=np.bool_)
     following = np.arange(1, count + 1)  # next kept frame, or the end
-    heap = [(0.0, 0, 0) for _ in range(0)]  # (-similarity, first, second), typed for the compiler
+    heap = [(0.0, 0) for _ in range(0)]  # (-similarity, first frame of a pair), typed for the compiler
     for t in range(count - 1):
         similarity = 0.0
         for i in range(vectors.shape[1]):
             similarity += np.float64(vectors[t, i]) * vectors[t + 1, i]
-        heap.append((-similarity, t, t + 1))
+        heap.append((-similarity, t))
     heapq.heapify(heap)
     left = count
     while left > tokens and len(heap) > 0:
-        _, t, second = heapq.heappop(heap)
-        if not kept[t] or following[t] != second:
-            continue  # one of the two has been taken out since
+        _, t = heapq.heappop(heap)
+        if not kept[t]:
+            continue  # merged into the frame before it
+        second = following[t]
         third = following[second]
         if third - t > s_max:
             continue  # spans only grow, so this pair is out for good
@@ -57,5 +58,5 @@ def _merge(vectors: Floats, tokens: int, s_max: int) -> Mask:
             similarity = 0.0
             for i in range(vectors.shape[1]):
                 similarity += np.float64(vectors[t, i]) * vectors[third, i]
-            heapq.heappush(heap, (-similarity, t, third))
+            heapq.heappush(heap, (-similarity, t))
     return kept
