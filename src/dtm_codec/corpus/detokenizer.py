@@ -1,0 +1,70 @@
+"""Tokens back to audio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path, PurePosixPath
+
+from ..audio import write_audio
+from ..encoded import Encoded
+from .errors import CorpusError
+from .items import AUDIO_SUFFIXES
+from .schema import read_footer, read_rows
+
+BATCH_STEPS = 8192
+"""Steps decoded at a time, packed end to end."""
+
+
+def detokenize(
+    parquet: str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    model: str | PathLike[str] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> int:
+    """Write a WAV file for every row of a Parquet file, or of all under a folder, named by its id; returns how many.
+
+    model: default is the one that the file says it was made with; only that one can decode it, wherever it is now.
+    """
+    from ..codec import DTMCodec
+
+    paths = [Path(parquet)] if Path(parquet).is_file() else sorted(Path(parquet).rglob("[!.]*.parquet"))
+    if not paths:
+        raise CorpusError(f"no Parquet file at {parquet}")
+    footers = [read_footer(path) for path in paths]
+    total = sum(report.utterances for _, report in footers)
+    codec = DTMCodec.from_pretrained(footers[0][0].model if model is None else model)
+    layout = replace(codec.layout, stride=None)  # the durations say the positions, at a fixed rate too
+    written: set[Path] = set()
+    for batch in _batches(row for path in paths for row in read_rows(path, layout)):
+        for (item_id, _), audio in zip(batch, codec.decode([encoded for _, encoded in batch]), strict=True):
+            target = Path(out) / _file_name(item_id)
+            if target in written:
+                raise CorpusError(f"two rows would be written to {target}; the second has the id {item_id!r}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_audio(target, audio, codec.config.sample_rate)
+            written.add(target)
+            on_progress(len(written), total)
+    return len(written)
+
+
+def _batches(rows: Iterator[tuple[str, Encoded]]) -> Iterator[list[tuple[str, Encoded]]]:
+    batch: list[tuple[str, Encoded]] = []
+    for row in rows:
+        if batch and sum(encoded.mask.size for _, encoded in batch) + row[1].mask.size > BATCH_STEPS:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _file_name(item_id: str) -> Path:
+    """A path inside the output folder, whatever the id: 'a/b.flac' -> 'a/b.wav', '../b' -> 'b.wav'."""
+    parts = [part for part in PurePosixPath(item_id).parts if part not in ("/", "//", "..")]
+    if not parts:
+        raise CorpusError(f"the id {item_id!r} gives no file name")
+    name = Path(*parts)
+    return name.with_suffix(".wav") if name.suffix.lower() in AUDIO_SUFFIXES else name.with_name(name.name + ".wav")

@@ -1,0 +1,53 @@
+"""Shards on a cluster: Ray Data spreads them over a pool of actors that grows and shrinks with the cluster.
+
+A row is a shard, and its file the result, so what Ray retries after a lost worker or node is not done twice: a file
+that is there counts. Corpus, model and output must be on file systems that all nodes share.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import MissingExtraError
+from .errors import CorpusError
+from .plan import Shard
+from .worker import Job, Result, ShardWorker
+
+
+class RayWorker(ShardWorker):
+    """The worker as Ray Data calls it: rows of pickled shards in, rows of pickled results out."""
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        """Do the shards of a batch."""
+        results = [super(RayWorker, self).__call__(pickle.loads(shard)) for shard in batch["shard"]]
+        return {"result": np.array([pickle.dumps(result) for result in results], dtype=object)}
+
+
+def run(job: Job, shards: Sequence[Shard], address: str, workers: int | None) -> Iterator[Result]:
+    """Do the shards in any order, on up to `workers` actors (None: as many as the cluster has room for)."""
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise MissingExtraError("ray", "cluster") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False)
+        except (ConnectionError, ValueError) as error:
+            raise CorpusError(f"no Ray cluster at {address!r}: {error}") from error
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    rows = [{"shard": pickle.dumps(shard)} for shard in shards]
+    results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        RayWorker,
+        fn_constructor_args=(job,),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
+        num_cpus=job.threads,
+        num_gpus=1 if job.device.startswith("cuda") else None,
+    )
+    for row in results.iter_rows():
+        yield pickle.loads(row["result"])

@@ -1,0 +1,181 @@
+"""Tokenize a corpus: plan, do the shards that are missing, sum up."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..config import CodecConfig
+from ..files import write_atomically
+from . import local, ray_engine
+from .errors import CorpusError
+from .plan import Plan, Shard
+from .schema import Report, read_footer
+from .sources import open_source
+from .worker import Job
+
+METADATA_FILE, LISTING_FILE, DATA_FOLDER = "metadata.json", "files.jsonl", "data"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, and how fast."""
+
+    shards: int
+    shards_done: int
+    report: Report
+    """Of this run; what an earlier one did is not counted."""
+    speech_hours: float
+    wall_hours: float
+    core_hours: float
+
+    @property
+    def hours_per_hour(self) -> float:
+        """Hours of speech tokenized in an hour."""
+        return self.speech_hours / self.wall_hours if self.wall_hours else 0.0
+
+    @property
+    def hours_per_core_hour(self) -> float:
+        """Hours of speech for each hour that a core was at work on shards."""
+        return self.speech_hours / self.core_hours if self.core_hours else 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A finished corpus."""
+
+    folder: Path
+    metadata: dict[str, Any]
+    """Of the whole corpus, as in metadata.json."""
+    progress: Progress
+    """Of this run."""
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What the plan and the metadata need of a model; the workers load their own."""
+
+    name: str
+    model_id: str
+    config: CodecConfig
+    tau: float | None
+
+
+def tokenize(
+    corpus: str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    model: str | PathLike[str] | None = None,
+    device: str = "cpu",
+    bitrate: float | None = None,
+    tau: float | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    shard_size: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
+
+    corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
+    bitrate: total bits a second that each utterance is calibrated to. tau: one tau for all. Default: the model's tau.
+    workers: processes, default one a core, or one with a GPU; with `ray`, actors at most, default no limit.
+    ray: address of a Ray cluster, 'auto' for the one that is running, 'local' to start one here.
+    shard_size: utterances in a file; the default follows from their number.
+    """
+    if workers is not None and workers < 1:
+        raise CorpusError(f"workers = {workers}; allowed: >= 1")
+    if ray is None:
+        local.check_device(device)
+    identity = _identify(model, bitrate, tau)
+    folder = Path(out).resolve()
+    data = folder / DATA_FOLDER
+    data.mkdir(parents=True, exist_ok=True)
+    source = open_source(Path(corpus).resolve(), folder / LISTING_FILE)
+    plan = Plan.settle(folder, source, identity.model_id, bitrate, tau, shard_size)
+    shards = list(plan.shards(data))
+    missing = [shard for shard in shards if not shard.path.exists()]
+    cores = local.available_cores()
+    processes = min(workers or (cores if device == "cpu" else 1), max(1, len(missing)))
+    threads = 1 if ray else max(1, cores // processes)
+    job = Job(source, identity.name, identity.model_id, device, bitrate, tau, threads)
+    results = ray_engine.run(job, missing, ray, workers) if ray else local.run(job, missing, processes)
+    started, done, report, core_seconds = time.perf_counter(), len(shards) - len(missing), Report(), 0.0
+
+    def progress() -> Progress:
+        speech_s, wall_s = report.num_samples / identity.config.sample_rate, time.perf_counter() - started
+        return Progress(len(shards), done, report, speech_s / 3600, wall_s / 3600, core_seconds / 3600)
+
+    on_progress(progress())
+    for result in results if missing else ():
+        done, report, core_seconds = done + 1, report + result.report, core_seconds + result.core_seconds
+        on_progress(progress())
+    finished = progress()
+    for leftover in data.glob(".*"):  # of runs that were killed while they wrote
+        leftover.unlink(missing_ok=True)
+    metadata = _metadata(shards, plan, identity)
+    write_atomically(folder / METADATA_FILE, (json.dumps(metadata, indent=1, ensure_ascii=False) + "\n").encode())
+    return Summary(folder, metadata, finished)
+
+
+def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: float | None) -> _Model:
+    """Load the model once, and see on a second of noise that it can do what is asked before any work is begun."""
+    from ..codec import DTMCodec
+    from ..hub import DEFAULT_MODEL
+
+    name = str(DEFAULT_MODEL if model is None else model)
+    codec = DTMCodec.from_pretrained(name)
+    rate = codec.config.sample_rate
+    noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
+    codec.encode(noise, rate, bitrate=bitrate, tau=tau)
+    used_tau = None if bitrate is not None else tau if tau is not None else float(codec.tau)
+    if used_tau is not None and math.isnan(used_tau):  # untrained: each utterance is calibrated on its own
+        used_tau = None
+    folder = Path(name)
+    return _Model(str(folder.resolve()) if folder.is_dir() else name, codec.model_id, codec.config, used_tau)
+
+
+def _metadata(shards: list[Shard], plan: Plan, model: _Model) -> dict[str, Any]:
+    """What the corpus came to, from the reports in its shards."""
+    report = Report()
+    for shard in shards:
+        report += read_footer(shard.path)[1]
+    config = model.config
+    seconds = report.num_samples / config.sample_rate
+
+    def per_second(amount: int) -> float | None:
+        return amount / seconds if seconds else None
+
+    return {
+        "model": model.name,
+        "model_id": model.model_id,
+        "sample_rate": config.sample_rate,
+        "hop_length": config.hop_length,
+        "frame_rate": config.frame_rate,
+        "codebook_size": config.quantizer.codebook_size,
+        "bitrate": plan.bitrate,
+        "tau": model.tau,
+        "rates": {
+            "token_rate": per_second(report.tokens),
+            "content_bps": per_second(report.content_bits),
+            "position_bps": per_second(report.position_bits),
+            "total_bps": per_second(report.content_bits + report.position_bits),
+            "keep_ratio": report.tokens / report.steps if report.steps else None,
+        },
+        "counts": {
+            "shards": len(shards),
+            "utterances": report.utterances,
+            "failures": len(report.failures),
+            "tokens": report.tokens,
+            "hours": seconds / 3600,
+        },
+        "corpus_fingerprint": plan.corpus,
+        "failures": [asdict(failure) for failure in report.failures],
+    }

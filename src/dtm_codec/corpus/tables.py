@@ -1,0 +1,155 @@
+"""Tables with an audio column: Parquet files, and the Arrow files that `datasets` saves to disk."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import MissingExtraError
+from .errors import CorpusError
+from .items import AUDIO_FIELDS, ID_FIELDS, SPEAKER_FIELDS, TEXT_FIELDS, Ids, Item, Part, Source, plain_text, text_field
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise MissingExtraError("pyarrow", "corpus") from error
+
+ROWS_AT_ONCE = 16
+"""Rows with their audio bytes in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Tables(Source):
+    """Parquet or Arrow files. Rows without an id column are called by file and row number."""
+
+    files: tuple[str, ...]
+
+    @classmethod
+    def scan(cls, root: Path, fingerprint: str, files: list[str]) -> Tables:
+        """Read the footers and, if there is one, the id column. A file that cannot be read fails later, as an item."""
+        ids, count = Ids(), 0
+        for file in files:
+            try:
+                table = _open(root / file)
+                count += sum(table.group_rows)
+                for name in _columns(table.schema, file).ids:
+                    for batch in table.batches(0, len(table.group_rows), [name]):
+                        for value in batch[name].to_pylist():
+                            ids.add(str(value), f"{file} column {name!r}")
+            except (pa.ArrowException, OSError):
+                continue
+        return cls(root, fingerprint, count, tuple(files))
+
+    def parts(self, size: int) -> Iterator[Part]:
+        """Runs of row groups with at least `size` rows, or what is left of a file."""
+        for file in self.files:
+            try:
+                group_rows = _open(self.root / file).group_rows
+            except (pa.ArrowException, OSError):
+                yield Part(file, 0, 0, None)
+                continue
+            start = rows = 0
+            for group, in_group in enumerate(group_rows, 1):
+                rows += in_group
+                if rows >= size or (rows and group == len(group_rows)):
+                    yield Part(file, start, group, rows)
+                    start, rows = group, 0
+
+    def read(self, part: Part) -> Iterator[Item]:
+        """The items of a run of row groups; where it cannot be read on, an item with that problem."""
+        name, row = plain_text(part.file), 0
+        try:
+            table = _open(self.root / part.file)
+            columns = _columns(table.schema, part.file)
+            row = sum(table.group_rows[: part.start])
+            for batch in table.batches(part.start, part.stop, columns.all):
+                for record in batch.to_pylist():
+                    yield self._item(record, columns.audio, f"{name}:{row}")
+                    row += 1
+        except (pa.ArrowException, OSError) as error:
+            yield Item(f"{name}:{row}", None, problem=f"the table cannot be read from row {row} on: {error}")
+
+    def _item(self, record: Mapping[str, Any], audio_column: str, default_id: str) -> Item:
+        audio, problem = record[audio_column], None
+        if isinstance(audio, dict):  # as `datasets` stores it: the bytes of a file, or where it is
+            audio = audio.get("bytes") or audio.get("path")
+        if isinstance(audio, str):
+            audio = self.root / audio
+        if not isinstance(audio, Path | bytes):
+            audio, problem = None, f"column {audio_column!r} holds neither the bytes of an audio file nor a path"
+        return Item(
+            id=text_field(record, ID_FIELDS) or default_id,
+            audio=audio,
+            text=text_field(record, TEXT_FIELDS),
+            speaker=text_field(record, SPEAKER_FIELDS),
+            problem=problem,
+        )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    audio: str
+    ids: list[str]
+    """At most one."""
+    all: list[str]
+
+
+def _columns(schema: pa.Schema, file: str) -> _Columns:
+    """Which columns to read: the one that `datasets` marked as audio, or the first with a usual name."""
+    features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    marked = [
+        name for name, feature in features.items() if isinstance(feature, dict) and feature.get("_type") == "Audio"
+    ]
+    audio = next((name for name in (*marked, *AUDIO_FIELDS) if name in schema.names), None)
+    if audio is None:
+        raise CorpusError(f"{file} has no audio column among {schema.names}; allowed: {', '.join(AUDIO_FIELDS)}")
+    wanted = {audio, *ID_FIELDS, *TEXT_FIELDS, *SPEAKER_FIELDS}
+    ids = [name for name in ID_FIELDS if name in schema.names][:1]
+    return _Columns(audio, ids, [name for name in schema.names if name in wanted])
+
+
+class _Table(ABC):
+    """A file of row groups."""
+
+    schema: pa.Schema
+    group_rows: list[int]
+
+    @abstractmethod
+    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """A few rows at a time of the groups start ... stop - 1."""
+
+
+class _Parquet(_Table):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with pq.ParquetFile(path) as file:
+            self.schema = file.schema_arrow
+            self.group_rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+
+    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(self._path, pre_buffer=False) as file:  # a row group of audio can be large
+            yield from file.iter_batches(ROWS_AT_ONCE, row_groups=list(range(start, stop)), columns=columns)
+
+
+class _Arrow(_Table):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with pa.memory_map(str(path)) as memory, pa.ipc.open_stream(memory) as reader:
+            self.schema = reader.schema
+            self.group_rows = [batch.num_rows for batch in reader]
+
+    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(self._path)) as memory, pa.ipc.open_stream(memory) as reader:
+            for group, batch in enumerate(reader):
+                if start <= group < stop:
+                    chosen = batch.select(columns)
+                    yield from (chosen.slice(row, ROWS_AT_ONCE) for row in range(0, batch.num_rows, ROWS_AT_ONCE))
+
+
+def _open(path: Path) -> _Table:
+    return _Arrow(path) if path.suffix.lower() == ".arrow" else _Parquet(path)

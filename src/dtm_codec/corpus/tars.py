@@ -1,0 +1,58 @@
+"""WebDataset shards: tars in which the files of one utterance follow each other."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from .items import AUDIO_SUFFIXES, SPEAKER_FIELDS, TEXT_FIELDS, Item, Part, Source, plain_text, text_field
+
+
+@dataclass(frozen=True)
+class Tars(Source):
+    """The files of an utterance share their name up to the first dot: audio, and `txt` or `json` where known."""
+
+    files: tuple[str, ...]
+
+    def parts(self, size: int) -> Iterator[Part]:
+        """Every tar is a part, of whatever size it is: to divide it, it would have to be read."""
+        return (Part(file, 0, 0, None) for file in self.files)
+
+    def read(self, part: Part) -> Iterator[Item]:
+        """The items of a tar; where it breaks off, an item with that problem."""
+        try:
+            with tarfile.open(self.root / part.file, "r|*") as tar:
+                members = (member for member in tar if member.isfile())
+                for key, group in groupby(members, lambda member: _split(member.name)[0]):
+                    contents = {}
+                    for member in group:
+                        content = tar.extractfile(member)
+                        assert content is not None  # it is a file
+                        contents[_split(member.name)[1]] = content.read()
+                    yield _item(plain_text(f"{part.file}/{key}"), contents)
+        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+            yield Item(plain_text(part.file), None, problem=f"the tar cannot be read, or not to its end: {error}")
+
+
+def _item(item_id: str, contents: Mapping[str, bytes]) -> Item:
+    audio = next((data for name, data in contents.items() if f".{name}".endswith(AUDIO_SUFFIXES)), None)
+    if audio is None:
+        return Item(item_id, None, problem=f"no audio among its files: {', '.join(contents)}")
+    try:
+        record = json.loads(contents.get("json", b"{}"))
+        text = contents["txt"].decode().strip() if "txt" in contents else None
+    except ValueError as error:
+        return Item(item_id, None, problem=f"its text or JSON cannot be read: {error}")
+    record = record if isinstance(record, dict) else {}
+    return Item(item_id, audio, text or text_field(record, TEXT_FIELDS), text_field(record, SPEAKER_FIELDS))
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Key and field of a member: 'a/b.seg1.flac' -> 'a/b', 'seg1.flac'."""
+    folder, slash, base = name.removeprefix("./").rpartition("/")
+    stem, _, suffix = base.partition(".")
+    return f"{folder}{slash}{stem}", suffix.lower()

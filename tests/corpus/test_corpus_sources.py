@@ -1,0 +1,218 @@
+"""Every kind of corpus gives its items once, in the same order, however it is cut."""
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtm_codec.corpus import CorpusError
+from dtm_codec.corpus.manifest import Manifest
+from dtm_codec.corpus.sources import open_source
+
+
+def items(source, size=4):
+    return [item for part in source.parts(size) for item in source.read(part)]
+
+
+def opened(corpus, tmp_path):
+    return open_source(corpus, tmp_path / "listing.jsonl")
+
+
+def write_tar(path, speech, mode="w"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as tar:
+        for recorded in speech:
+            record = json.dumps({"speaker": recorded.speaker}).encode()
+            members = {"wav": recorded.wav, "json": record} | ({"txt": recorded.text.encode()} if recorded.text else {})
+            for suffix, data in members.items():
+                member = tarfile.TarInfo(f"{recorded.name}.{suffix}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def table(speech, **extra):
+    audio = [{"bytes": recorded.wav, "path": None} for recorded in speech]
+    columns = {"audio": audio, "text": [r.text for r in speech], "speaker_id": [r.speaker for r in speech]}
+    return pa.table(columns | extra)
+
+
+@given(st.lists(st.sampled_from(["item", "", "  "]), max_size=30), st.integers(1, 8), st.booleans())
+def test_a_manifest_is_read_once_however_it_is_cut(tmp_path_factory, kinds, size, newline_at_end):
+    lines = [json.dumps({"audio_filepath": f"é{i}.wav"}) if kind == "item" else kind for i, kind in enumerate(kinds)]
+    path = tmp_path_factory.mktemp("cut") / "m.jsonl"
+    path.write_text("\n".join(lines) + ("\n" if newline_at_end else ""))
+    source = Manifest.scan(path, path.parent)
+    found = items(source, size)
+    assert [item.id for item in found] == [f"é{i}.wav" for i, kind in enumerate(kinds) if kind == "item"]
+    assert source.items == len(found) == sum(part.items for part in source.parts(size))
+
+
+def test_a_manifest_carries_text_and_speaker(manifest, tmp_path, speech):
+    found = items(opened(manifest, tmp_path))
+    assert [(i.id, i.text, i.speaker) for i in found] == [(f"{r.name}.wav", r.text, r.speaker) for r in speech]
+    assert all(item.audio.is_file() for item in found)
+
+
+def test_a_folder_lists_its_audio_and_nothing_else(manifest, tmp_path, speech):
+    folder = manifest.parent
+    (folder / ".hidden.wav").write_bytes(b"")
+    (folder / "notes.txt").write_text("no audio")
+    (folder / "phone.m4a").write_bytes(b"audio that cannot be read is listed all the same")
+    assert sorted(i.id for i in items(opened(folder, tmp_path))) == sorted(
+        [*(f"{r.name}.wav" for r in speech), "phone.m4a"]
+    )
+
+
+def test_linked_folders_are_entered_once(manifest, tmp_path, speech):
+    folder = manifest.parent
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "more.wav").write_bytes(speech[0].wav)
+    (folder / "link").symlink_to(outside)
+    (folder / "0" / "loop").symlink_to(folder)
+    found = [item.id for item in items(opened(folder, tmp_path))]
+    assert len(found) == len(set(found)) == len(speech) + 1
+    assert "link/more.wav" in found
+
+
+def test_a_folder_of_another_kind_of_bytes_in_names_is_listed(tmp_path, speech):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    odd = os.fsdecode(bytes(folder) + b"/a\xff.wav")
+    Path(odd).write_bytes(speech[0].wav)
+    (found,) = items(opened(folder, tmp_path))
+    assert found.id == "a\\udcff.wav"
+    assert found.audio.read_bytes() == speech[0].wav
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_tars_group_the_files_of_an_utterance(tmp_path, speech, name):
+    folder = tmp_path / "tars"
+    write_tar(folder / name, speech[:6], "w:gz" if name.endswith("gz") else "w")
+    write_tar(folder / "b.tar", speech[6:])
+    found = items(opened(folder, tmp_path))
+    where = [name] * 6 + ["b.tar"] * 5
+    assert [i.id for i in found] == [f"{tar}/{r.name}" for tar, r in zip(where, speech, strict=True)]
+    assert [(i.audio, i.text, i.speaker) for i in found] == [(r.wav, r.text, r.speaker) for r in speech]
+
+
+def test_a_tar_that_breaks_off_says_so(tmp_path, speech):
+    path = write_tar(tmp_path / "a.tar", speech)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = items(opened(path, tmp_path))
+    assert [item.audio for item in found[:-1]] == [r.wav for r in speech[: len(found) - 1]]
+    assert 0 < len(found) - 1 < len(speech)
+    assert found[-1].audio is None
+    assert "a.tar" in found[-1].id
+    assert "not to its end" in found[-1].problem
+
+
+def test_a_group_without_audio_is_a_problem_not_a_gap(tmp_path, speech):
+    path = write_tar(tmp_path / "a.tar", speech[:1])
+    with tarfile.open(path, "a") as tar:
+        tar.addfile(tarfile.TarInfo("lonely.txt"), io.BytesIO())
+    assert items(opened(path, tmp_path))[-1].problem == "no audio among its files: txt"
+
+
+@pytest.mark.parametrize("group_rows", [1, 3, 100])
+def test_parquet_is_read_by_row_groups(tmp_path, speech, group_rows):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    pq.write_table(table(speech), folder / "a.parquet", row_group_size=group_rows)
+    pq.write_table(table(speech[:2]), folder / "b.parquet")
+    source = opened(folder, tmp_path)
+    found = items(source)
+    assert source.items == len(found) == len(speech) + 2
+    assert [i.id for i in found[-3:]] == ["a.parquet:10", "b.parquet:0", "b.parquet:1"]
+    assert [(i.audio, i.text, i.speaker) for i in found[:11]] == [(r.wav, r.text, r.speaker) for r in speech]
+
+
+def test_parquet_ids_and_paths(tmp_path, manifest, speech):
+    paths = [f"corpus/{r.name}.wav" for r in speech]
+    pq.write_table(pa.table({"path": paths, "id": range(len(speech))}), tmp_path / "a.parquet")
+    found = items(opened(tmp_path / "a.parquet", tmp_path))
+    assert [i.id for i in found] == [str(i) for i in range(len(speech))]
+    assert [i.audio.read_bytes() for i in found] == [r.wav for r in speech]
+
+
+def test_a_table_that_cannot_be_read_is_an_item_that_fails(tmp_path, speech):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "a.parquet").write_bytes(b"PAR1 but not really")
+    pq.write_table(table(speech), folder / "b.parquet")
+    found = items(opened(folder, tmp_path))
+    assert found[0].id == "a.parquet:0"
+    assert "cannot be read from row 0 on" in found[0].problem
+    assert len(found) == 1 + len(speech)
+
+
+def test_a_row_without_audio_is_an_item_that_fails(tmp_path, speech):
+    rows = table(speech[:2]).to_pylist()
+    rows[1]["audio"] = None
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found = items(opened(tmp_path / "a.parquet", tmp_path))
+    assert [item.problem is None for item in found] == [True, False]
+
+
+def test_a_dataset_saved_to_disk(tmp_path, speech):
+    datasets = pytest.importorskip("datasets")
+    rows = [{"clip": {"bytes": r.wav, "path": None}, "sentence": r.text} for r in speech]
+    data = datasets.Dataset.from_list(rows).cast_column("clip", datasets.Audio())
+    data.save_to_disk(str(tmp_path / "hf"))
+    found = items(opened(tmp_path / "hf", tmp_path))
+    assert [(i.audio, i.text) for i in found] == [(r.wav, r.text) for r in speech]
+    data.to_parquet(str(tmp_path / "hf.parquet"))
+    assert [i.audio for i in items(opened(tmp_path / "hf.parquet", tmp_path))] == [r.wav for r in speech]
+
+
+def test_the_fingerprint_follows_the_corpus(manifest, tmp_path):
+    before = opened(manifest.parent, tmp_path).fingerprint
+    assert opened(manifest.parent, tmp_path).fingerprint == before
+    (manifest.parent / "new.wav").write_bytes(b"")
+    assert opened(manifest.parent, tmp_path).fingerprint != before
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            '{"audio_filepath": "a.wav"}\n{"audio_filepath": "a.wav"}',
+            "line 2: the id 'a.wav' stands",
+        ),
+        ('{"audio_filepath": "a.wav"}\nnonsense', "line 2 is not JSON"),
+        ('{"text": "no audio"}', "line 1 names no audio"),
+        ("[1]", "line 1 names no audio"),
+        ('{"audio_filepath": "a.wav", "offset": "1"}', "offset = '1'"),
+        ('{"audio_filepath": "a.wav", "offset": -1}', "offset = -1"),
+    ],
+)
+def test_a_bad_manifest_is_refused_by_line(tmp_path, lines, message):
+    path = tmp_path / "m.jsonl"
+    path.write_text(lines)
+    with pytest.raises(CorpusError, match=message):
+        opened(path, tmp_path)
+
+
+def test_what_is_no_corpus_is_refused(tmp_path, manifest, speech):
+    for missing in (tmp_path / "nowhere", manifest.parent / "0" / "utt00.wav"):
+        with pytest.raises(CorpusError, match="allowed: an existing folder"):
+            opened(missing, tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match="holds no audio"):
+        opened(tmp_path / "empty", tmp_path)
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match="no audio column"):
+        opened(tmp_path / "a.parquet", tmp_path)
+    pq.write_table(table(speech[:2], id=["same", "same"]), tmp_path / "b.parquet")
+    with pytest.raises(CorpusError, match="'same' stands there a second time"):
+        opened(tmp_path / "b.parquet", tmp_path)
+    with pytest.raises(CorpusError, match="several kinds"):
+        opened(tmp_path, tmp_path / "empty")
