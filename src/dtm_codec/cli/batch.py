@@ -22,8 +22,8 @@ STREAM = "-"
 """Standard input, or standard output."""
 
 
-class OutputError(DTMCodecError):
-    """A place that cannot be written to."""
+class FileError(DTMCodecError):
+    """A file that is not there to be read, or is there and must not be written."""
 
 
 @dataclass(frozen=True)
@@ -194,19 +194,22 @@ def describe(error: DTMCodecError | OSError) -> str:
     return " ".join(str(error).split())
 
 
-def _refusals(jobs: Sequence[Job], force: bool) -> Iterator[tuple[Job, OutputError]]:
-    """Jobs that would destroy something, found before any work is done."""
+def _refusals(jobs: Sequence[Job], force: bool) -> Iterator[tuple[Job, FileError]]:
+    """Jobs without an input, or that would destroy something: found before any work is done."""
     taken: dict[Path, Job] = {}
     for job in jobs:
-        target = job.target
+        source, target = job.source, job.target
+        if source is not None and not source.exists():
+            yield job, FileError(f"{source}: no such file")
+            continue
         if target is None:
             continue
         if target in taken:
-            yield job, OutputError(f"{target} is already the output of {taken[target].name}")
-        elif target.exists() and job.source is not None and job.source.exists() and target.samefile(job.source):
-            yield job, OutputError(f"{target} is the input itself")
+            yield job, FileError(f"{target} is already the output of {taken[target].name}")
+        elif target.exists() and source is not None and target.samefile(source):
+            yield job, FileError(f"{target} is the input itself")
         elif target.exists() and not force:
-            yield job, OutputError(f"{target} exists; --force overwrites it")
+            yield job, FileError(f"{target} exists; --force overwrites it")
         taken.setdefault(target, job)
 
 

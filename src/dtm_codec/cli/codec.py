@@ -25,7 +25,7 @@ DTM = ".dtm"
 def encode(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="IN...", help="Audio files, folders (searched to any depth), globs, or - for stdin."),
+        typer.Argument(metavar="IN", help="Audio files, folders (searched to any depth), globs, or - for stdin."),
     ],
     output: Annotated[
         str | None,
@@ -85,7 +85,7 @@ def encode(
 def decode(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="IN...", help=".dtm files, folders (searched to any depth), globs, or - for stdin."),
+        typer.Argument(metavar="IN", help=".dtm files, folders (searched to any depth), globs, or - for stdin."),
     ],
     output: Annotated[
         str | None,
