@@ -187,7 +187,7 @@ def _scaled(array: npt.NDArray[Any]) -> Samples:
     if not np.issubdtype(array.dtype, np.floating):
         raise AudioError(f"audio of type {array.dtype}; allowed: floats in -1 ... 1, or int16, int32, int8, uint8")
     with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, and is refused as that
-        return array.astype(np.float32)
+        return array.astype(np.float32, copy=False)
 
 
 def _check_finite(samples: Samples, name: str) -> None:
