@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
         paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in READ_SUFFIXES)
         utterances = _with_durations(paths)
     elif root.is_file():
-        utterances = _read_manifest(root)
+        utterances = _with_known_durations(root)
     else:
         raise DataError(f"no such folder or manifest: {root}")
     if not utterances:
@@ -79,17 +79,24 @@ def _with_durations(paths: Sequence[Path]) -> list[Utterance]:
         return [utterance for utterance in pool.map(measure, paths) if utterance is not None]
 
 
-def _read_manifest(manifest: Path) -> list[Utterance]:
-    """JSON lines with `audio_filepath`, relative to the manifest, and `duration` (looked up where it is missing)."""
-    known, unknown = [], []
+def read_manifest(manifest: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Path and entry of each JSON line; `audio_filepath` is relative to the manifest."""
     for number, line in enumerate(manifest.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
-            path, duration = manifest.parent / entry["audio_filepath"], entry.get("duration")
+            path = manifest.parent / entry["audio_filepath"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise DataError(f"{manifest} line {number}: expected a JSON object with 'audio_filepath'") from error
+        yield path, entry
+
+
+def _with_known_durations(manifest: Path) -> list[Utterance]:
+    """The recordings of a manifest; durations that it does not give are looked up."""
+    known, unknown = [], []
+    for path, entry in read_manifest(manifest):
+        duration = entry.get("duration")
         if isinstance(duration, int | float) and duration > 0:
             known.append(Utterance(path, float(duration)))
         else:

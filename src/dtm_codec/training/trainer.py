@@ -22,9 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from ..codec import CodecOutput, DTMCodec
+from ..config import CodecConfig
 from ..errors import DTMCodecError, MissingExtraError
 from ..files import write_atomically
 from ..nn.quantizers import VectorQuantizer
+from ..nn.transformer import Block
 from ..rate.controller import TauController
 from . import checkpoints, dev, losses
 from .config import TrainConfig
@@ -76,6 +78,13 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
     return Run(trainer, folder).until(config.max_steps, max_minutes)
 
 
+def compile_blocks(codec: DTMCodec) -> None:
+    """Fuse what is between the matrix products, block by block: one graph serves all layers and token counts."""
+    for module in codec.modules():
+        if isinstance(module, Block):
+            module.compile(dynamic=True)
+
+
 class Generated(NamedTuple):
     """`CodecOutput` as a flat tuple, for Fabric and DDP look into those."""
 
@@ -113,7 +122,7 @@ class Trainer:
             for line in initialize_from(config.init_from, self.codec, self.discriminators):
                 log.info(line)
         if config.compile:
-            self.codec.compile(dynamic=True)
+            compile_blocks(self.codec)
         # The originals stay at hand: their attributes and state have the names that checkpoints use.
         self._generator, self.optimizer = fabric.setup(
             _Generator(self.codec), build_optimizer(self.codec, config.optimizer)
@@ -280,7 +289,7 @@ class Trainer:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint of the same model; everything else may be configured anew."""
-        if state["config"]["model"] != self.config.model.to_dict():
+        if CodecConfig.from_dict(state["config"]["model"]) != self.config.model:
             raise checkpoints.CheckpointError("the run to resume trains another model; fine-tune it with init_from")
         if state["config"]["seed"] != self.config.seed:
             raise checkpoints.CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")

@@ -1,0 +1,44 @@
+"""Sub-discriminators see what their names say and pass gradients to the generator."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dtm_codec.training.config import DiscriminatorConfig
+from dtm_codec.training.discriminators import Discriminators, PeriodDiscriminator
+
+SMALL = DiscriminatorConfig(periods=(2, 3), period_channels=(4, 8, 8), stft_sizes=(128, 256), stft_channels=4)
+
+
+def test_one_score_and_all_hidden_layers_per_member() -> None:
+    judgement = Discriminators(SMALL)(torch.randn(2, 4001))
+    assert len(judgement.scores) == len(judgement.features) == 4
+    assert [len(hidden) for hidden in judgement.features] == [3, 3, 5, 5]
+
+
+def test_gradients_reach_audio_and_every_parameter() -> None:
+    ensemble = Discriminators(SMALL)
+    audio = torch.randn(1, 4000, requires_grad=True)
+    sum(score.square().mean() for score in ensemble(audio).scores).backward()
+    assert audio.grad is not None
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in ensemble.parameters())
+
+
+def test_period_discriminator_is_the_two_dimensional_one() -> None:
+    """HiFi-GAN folds audio into an image (T / p, p) and uses kernels (5, 1)."""
+    member = PeriodDiscriminator(3, (4, 8))
+    audio = torch.randn(2, 300)
+    score, _ = member(audio)
+    image = audio.reshape(2, 1, 100, 3)
+    for layer, stride in zip(member.convolutions, (3, 1), strict=True):
+        assert isinstance(layer, nn.Conv1d)
+        image = F.leaky_relu(F.conv2d(image, layer.weight[..., None], layer.bias, (stride, 1), (2, 0)), 0.1)
+    expected = F.conv2d(image, member.score.weight[..., None], member.score.bias, 1, (1, 0))  # (2, 1, n, 3)
+    torch.testing.assert_close(score.reshape(2, 3, -1), expected[:, 0].transpose(1, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_paper_ensemble_has_ten_members() -> None:
+    with torch.device("meta"):
+        assert len(Discriminators(DiscriminatorConfig()).members) == 10

@@ -1,0 +1,84 @@
+"""Runs are YAML files that differ from their base by what matters; anything unknown is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtm_codec.config import PRESETS, preset
+from dtm_codec.errors import ConfigError
+from dtm_codec.training.config import TrainConfig, load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+
+
+def test_base_is_inherited_and_overridden(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        base="seed: 5\noptimizer: {lr: 2e-4, clip: 0.5}\nmodel: s-vfr-50",
+        run="base: base.yaml\noptimizer: {lr: 1e-3}\nmodel: {selector: {s_max: 4}}",
+    )
+    config = load_config(tmp_path / "run.yaml", ["optimizer.clip=2", "model.keep_ratio=0.25", "data.dev=some/dev"])
+    assert (config.seed, config.optimizer.lr, config.optimizer.clip) == (5, 1e-3, 2.0)
+    assert config.model.dim == preset("s-vfr-50").dim
+    assert (config.model.selector.name, config.model.selector.s_max, config.model.keep_ratio) == ("ple", 4, 0.25)
+    assert config.data.dev == "some/dev"
+
+
+def test_configuration_survives_a_round_trip() -> None:
+    config = load_config(CONFIGS / "small" / "vfr-50.yaml")
+    assert TrainConfig.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.learning_rate=1", "optimizer.learning_rate"),
+        ("model.dimension=1", "dimension"),
+        ("optimizer.lr=fast", "optimizer.lr"),
+        ("optimizer.lr=-1", "optimizer.lr"),
+        ("data.gain_db=[3, -3]", "data.gain_db"),
+        ("discriminator.crop_seconds=9", "discriminator.crop_seconds"),
+        ("model=s-vfr-51", "s-vfr-51"),
+        ("seed", "key=value"),
+        ("precision=fp8", "bf16-mixed"),
+    ],
+)
+def test_mistakes_are_named(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(CONFIGS / "small" / "vfr-50.yaml", [override])
+
+
+def test_bases_that_go_in_circles_or_are_missing(tmp_path: Path) -> None:
+    write(tmp_path, a="base: b.yaml", b="base: a.yaml", c="base: d.yaml", e="[1, 2", f="- 1")
+    for name, message in {"a": "inherits from itself", "c": "no such", "e": "e.yaml", "f": "mapping"}.items():
+        with pytest.raises(ConfigError, match=message):
+            load_config(tmp_path / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    load_config(path)
+
+
+def test_every_preset_has_its_configuration() -> None:
+    runs = [*(CONFIGS / "paper").glob("*.yaml"), *(CONFIGS / "small").glob("*.yaml")]
+    assert {load_config(run).model.name for run in runs} == set(PRESETS)
+
+
+def test_paper_runs_are_the_papers() -> None:
+    for path in (CONFIGS / "paper").glob("*.yaml"):
+        config = load_config(path)
+        assert (config.max_steps, config.data.batch_size, config.data.crop_seconds) == (600_000, 64, 4.0)
+        assert (config.optimizer.lr, config.optimizer.betas, config.optimizer.weight_decay) == (1e-4, (0.8, 0.9), 0.01)
+        assert (config.loss.mel, config.loss.adversarial, config.loss.feature_matching) == (15, 1, 1)
+    for path in (CONFIGS / "paper" / "finetune").glob("*.yaml"):
+        config = load_config(path)
+        assert (config.max_steps, config.optimizer.lr_at(0), config.optimizer.lr_at(49_999)) == (50_000, 1e-5, 1e-5)
+        assert config.init_from == "runs/random"
