@@ -1,0 +1,157 @@
+"""What stands before the payload of a `.dtm` file: docs/bitstream.md, section 2.
+
+`Header` checks its own limits, so that what cannot be written cannot be read either.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from io import BytesIO
+
+from ..config import MAX_NAME_LENGTH
+from ..encoded import Layout
+from ..errors import BitstreamError
+
+MAGIC = b"DTM"
+VERSION = 1
+
+SAMPLE_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+"""Codes 1 ... 7; code 0 says that the rate follows as a varint."""
+
+MAX_STEPS = 1 << 24
+"""46 hours at 100 Hz: bounds what a hostile file can ask for."""
+_LIMITS = {"sample_rate": (1 << 24) - 1, "hop_length": (1 << 16) - 1, "token_bits": 24, "stride": 255}
+
+_ALPHABET = "\0abcdefghijklmnopqrstuvwxyz0123456789.-"
+_BASE = 40
+_MODEL_ID = re.compile(rf"([a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}):([0-9a-f]{{4}})")
+_NAME_BYTES, _FINGERPRINT_BYTES = 6, 2
+
+_MASK_CODED, _TOKENS_CODED, _FIXED_RATE = 1, 2, 4
+
+
+@dataclass(frozen=True)
+class Header:
+    """Everything about an utterance but its mask and codes."""
+
+    layout: Layout
+    num_samples: int
+    model_id: str
+    mask_bytes: int | None = None
+    """Length of the range coded mask; None if the mask is in fixed width or absent."""
+    tokens_coded: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in _LIMITS.items():
+            value = getattr(self.layout, name)
+            if value is not None and not 1 <= value <= most:
+                raise BitstreamError(f"{name} = {value}; allowed in a file: 1 ... {most}")
+        if not 1 <= self.num_samples <= MAX_STEPS * self.layout.hop_length:
+            raise BitstreamError(
+                f"num_samples = {self.num_samples}; allowed in a file with hops of {self.layout.hop_length}: "
+                f"1 ... {MAX_STEPS * self.layout.hop_length}"
+            )
+        if _MODEL_ID.fullmatch(self.model_id) is None:
+            raise BitstreamError(
+                f"model id {self.model_id!r}; allowed: 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-', "
+                "then ':' and 4 hexadecimal digits"
+            )
+
+    @property
+    def steps(self) -> int:
+        """N."""
+        return self.layout.steps(self.num_samples)
+
+    def to_bytes(self) -> bytes:
+        """Magic to the last field."""
+        layout, parts = self.layout, [MAGIC]
+        flags = (self.mask_bytes is not None) * _MASK_CODED
+        flags |= self.tokens_coded * _TOKENS_CODED | (layout.stride is not None) * _FIXED_RATE
+        parts += [bytes([VERSION << 4 | flags]), _pack_model_id(self.model_id)]
+        rate_code = SAMPLE_RATES.index(layout.sample_rate) + 1 if layout.sample_rate in SAMPLE_RATES else 0
+        parts += [bytes([rate_code << 5 | layout.token_bits])]
+        if rate_code == 0:
+            parts += [_pack_varint(layout.sample_rate)]
+        parts += [_pack_varint(layout.hop_length), _pack_varint(self.num_samples)]
+        if layout.stride is not None:
+            parts += [bytes([layout.stride])]
+        if self.mask_bytes is not None:
+            parts += [_pack_varint(self.mask_bytes)]
+        return b"".join(parts)
+
+    @classmethod
+    def read(cls, stream: BytesIO) -> Header:
+        """Inverse of `to_bytes`, of a file that `check_signature` has passed; `stream` then stands at the payload."""
+        stream.seek(len(MAGIC))
+        flags = _byte(stream) & 0xF
+        mask_coded, fixed_rate = bool(flags & _MASK_CODED), bool(flags & _FIXED_RATE)
+        if flags > 7 or (mask_coded and fixed_rate):
+            raise BitstreamError(f"unknown combination of flags {flags:#x}")
+        model_id = _unpack_model_id(_take(stream, _NAME_BYTES + _FINGERPRINT_BYTES))
+        rate_code, token_bits = divmod(_byte(stream), 32)
+        sample_rate = SAMPLE_RATES[rate_code - 1] if rate_code else _varint(stream)
+        hop_length = _varint(stream)
+        num_samples = _varint(stream)
+        stride = _byte(stream) if fixed_rate else None
+        mask_bytes = _varint(stream) if mask_coded else None
+        layout = Layout(sample_rate, hop_length, token_bits, stride)
+        return cls(layout, num_samples, model_id, mask_bytes, bool(flags & _TOKENS_CODED))
+
+
+def check_signature(data: bytes) -> None:
+    """Is this a `.dtm` file, and of a version that can be read?"""
+    if data[: len(MAGIC)] != MAGIC:
+        raise BitstreamError(f"not a .dtm file: it starts with {bytes(data[: len(MAGIC)])!r}, not {MAGIC!r}")
+    version = data[len(MAGIC)] >> 4 if len(data) > len(MAGIC) else VERSION
+    if version != VERSION:
+        raise BitstreamError(f"a .dtm file of version {version}; this program reads version {VERSION}")
+
+
+def _take(stream: BytesIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise BitstreamError(f"cut off in the header, after {stream.tell()} bytes")
+    return data
+
+
+def _byte(stream: BytesIO) -> int:
+    return _take(stream, 1)[0]
+
+
+def _pack_varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; the high bit says that more follow."""
+    groups = [value >> shift & 0x7F for shift in range(0, max(value.bit_length(), 1), 7)]
+    return bytes([group | 0x80 for group in groups[:-1]] + groups[-1:])
+
+
+def _varint(stream: BytesIO) -> int:
+    """Up to six bytes, of which the last is not 0 but in the number 0."""
+    value = 0
+    for shift in range(0, 42, 7):
+        byte = _byte(stream)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if byte == 0 and shift:
+                break
+            return value
+    raise BitstreamError(f"a number that is too long, at byte {stream.tell()}")
+
+
+def _pack_model_id(model_id: str) -> bytes:
+    """Nine letters to the base 40, the first the most significant, then the fingerprint."""
+    name, fingerprint = model_id.split(":")
+    number = 0
+    for letter in name.ljust(MAX_NAME_LENGTH, _ALPHABET[0]):
+        number = number * _BASE + _ALPHABET.index(letter)
+    return number.to_bytes(_NAME_BYTES, "big") + bytes.fromhex(fingerprint)
+
+
+def _unpack_model_id(data: bytes) -> str:
+    number = int.from_bytes(data[:_NAME_BYTES], "big")
+    letters = []
+    for _ in range(MAX_NAME_LENGTH):
+        number, index = divmod(number, _BASE)
+        letters.append(_ALPHABET[index] if index < len(_ALPHABET) else "?")
+    name = "".join(reversed(letters)).rstrip(_ALPHABET[0])
+    return f"{name if number == 0 else '?'}:{data[_NAME_BYTES:].hex()}"
