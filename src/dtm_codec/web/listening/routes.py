@@ -19,6 +19,9 @@ from .store import Listener, Store
 
 MAX_LISTENER_NAME = 80
 
+ListenerToken = Annotated[str, Header(alias="X-Listener-Token")]
+"""What proves a listener; a header and not a cookie, so that no other site can send it."""
+
 
 class ListenerRequest(BaseModel):
     """Someone starts."""
@@ -98,8 +101,8 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
     router = APIRouter(prefix="/api/listening")
     test, store = running.test, running.store
 
-    def known_listener(x_listener_token: Annotated[str, Header()] = "") -> Listener:
-        listener = store.listener(x_listener_token)
+    def known(token: str) -> Listener:
+        listener = store.listener(token)
         if listener is None:
             raise HTTPException(401, "this browser holds no place in this test; start it anew")
         return listener
@@ -107,8 +110,6 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
     def experimenter(authorization: Annotated[str, Header()] = "") -> None:
         if not hmac.compare_digest(authorization.encode(), f"Bearer {admin_token}".encode()):
             raise HTTPException(401, "results need the token that the server printed when it started")
-
-    Known = Annotated[Listener, Depends(known_listener)]
 
     @router.get("")
     def describe() -> dict[str, Any]:
@@ -126,19 +127,20 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
         return {"token": token, **running.state(listener)}
 
     @router.get("/session")
-    def session(listener: Known) -> dict[str, Any]:
-        return running.state(listener)
+    def session(token: ListenerToken = "") -> dict[str, Any]:
+        return running.state(known(token))
 
     @router.get("/stimuli/{name}")
-    def stimulus(name: str, listener: Known) -> Response:
-        found = running.session(listener.number).stimuli.get(name)
+    def stimulus(name: str, token: ListenerToken = "") -> Response:
+        found = running.session(known(token).number).stimuli.get(name)
         if found is None:
             raise HTTPException(404, "no such stimulus")
         path = test.audio_path(running.folder, found.utterance, found.system)
         return Response(path.read_bytes(), media_type="audio/wav")
 
     @router.post("/ratings")
-    def rate(request: RatingRequest, listener: Known) -> dict[str, Any]:
+    def rate(request: RatingRequest, token: ListenerToken = "") -> dict[str, Any]:
+        listener = known(token)
         found = running.session(listener.number).stimuli.get(request.stimulus)
         if found is None or not found.rated:
             raise HTTPException(404, "no such stimulus to rate")

@@ -166,7 +166,7 @@ function showEncoding({ bits, bps, tokens, steps, token_rate: rate, keep_ratio: 
   byId("fact-factor").textContent = `${number.format((16 * state.model.sample_rate) / bps.total)} ×`;
   byId("fact-time").textContent = `${seconds.toFixed(2)} s`;
   byId("caption-decoded").textContent = `${number.format(bps.total)} bits/s`;
-  byId("caption-rate").textContent = `mean ${rate.toFixed(1)} Hz, ${(100 * ratio).toFixed(0)} % of steps kept`;
+  byId("caption-rate").textContent = `mean ${rate.toFixed(1)} Hz, ${(100 * ratio).toFixed(0)} % kept`;
   byId("status").textContent = `Encoded: ${number.format(bits.total)} bits, ${number.format(bps.total)} bits a second, ${number.format(tokens)} tokens.`;
   for (const id of ["hear-decoded", "download", "download-wav"]) byId(id).disabled = false;
   draw();

@@ -235,7 +235,7 @@ function showPlayer() {
   if (playing && page.kind === "volume") byId("volume-done").disabled = false;
   const [start, end] = player.region;
   const partial = end - start < player.duration - 0.01;
-  byId("loop-text").textContent = partial ? `Loop ${start.toFixed(1)} – ${end.toFixed(1)} s` : "Loops over all of it; drag on the wave to loop a part.";
+  byId("loop-text").textContent = partial ? `Loop ${start.toFixed(1)} – ${end.toFixed(1)} s` : "";
   byId("loop-clear").hidden = !partial;
   drawWave();
 }
@@ -353,5 +353,7 @@ player.addEventListener("position", showPosition);
 listenToWave(byId("wave"));
 new ResizeObserver(drawWave).observe(byId("wave"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawWave);
+
+byId("keys").open = matchMedia("(min-width: 700px)").matches;
 
 attempt(begin);

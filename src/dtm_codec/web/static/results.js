@@ -49,11 +49,17 @@ async function load() {
 }
 
 async function attempt(work) {
+  byId("loading").hidden = false;
   try {
     await work();
   } catch (error) {
     show(byId("message"), error.message, true);
-    if (error.status === 401) byId("ask").hidden = !(byId("results").hidden = true);
+    if (error.status === 401) {
+      byId("results").hidden = true;
+      byId("ask").hidden = false;
+    }
+  } finally {
+    byId("loading").hidden = true;
   }
 }
 
