@@ -76,15 +76,16 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> 
         attended: Tensor = flash_attn_varlen_func(q, k, v, ends, ends, longest, longest, window_size=reach)
         return attended
     total, window = q.shape[0], plan.window
-    padding = -total % window
-    if padding:
-        q, k, v = (F.pad(x, (0, 0, 0, 0, 0, padding)) for x in (q, k, v))
+    tail = -total % window  # fills the last block
+    k, v = (F.pad(x, (0, 0, 0, 0, window, window + tail)) for x in (k, v))
+    if tail:
+        q = F.pad(q, (0, 0, 0, 0, 0, tail))
     if torch.is_grad_enabled() and q.requires_grad:
         attended = BlockAttention.apply(q, k, v, plan.bias)  # type: ignore[no-untyped-call]
     else:
+        keys, values = _neighbourhoods(k, window), _neighbourhoods(v, window)
         bias = plan.bias.to(q.dtype)
-        blocks, keys, values = (_blocks(q, window), _with_neighbours(k, window), _with_neighbours(v, window))
-        attended = _unblock(F.scaled_dot_product_attention(blocks, keys, values, attn_mask=bias))
+        attended = _unblock(F.scaled_dot_product_attention(_blocks(q, window), keys, values, attn_mask=bias))
     return attended[:total]
 
 
@@ -98,23 +99,22 @@ def _unblock(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(0, 1)
 
 
-def _with_neighbours(x: Tensor, window: int) -> Tensor:
-    """Each block with the ones before and after it. (S, H, d) -> (blocks, H, 3 window, d)"""
-    total, heads, width = x.shape
-    around = x.new_zeros(total + 2 * window, heads, width)
-    around[window:-window] = x
-    spans = around.unfold(0, 3 * window, window)  # (blocks, H, d, 3 window), a view
-    return spans.transpose(2, 3).contiguous()
+def _neighbourhoods(x: Tensor, window: int) -> Tensor:
+    """Each block with the ones before and after it, a view. (S + 2 window, H, d) -> (blocks, H, 3 window, d)"""
+    return x.unfold(0, 3 * window, window).transpose(2, 3)
 
 
 class BlockAttention(torch.autograd.Function):
-    """Softmax attention within blocks and their neighbours, backward by hand."""
+    """Softmax attention of blocks to their neighbourhoods, backward by hand.
+
+    q: (S, H, d); k, v: (S + 2 window, H, d), a block of zeros at each end -> (S, H, d)
+    """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:  # noqa: D102
         window = bias.shape[2]
         queries = _blocks(q, window) * q.shape[-1] ** -0.5
-        keys, values = _with_neighbours(k, window), _with_neighbours(v, window)
+        keys, values = (_neighbourhoods(x, window).contiguous() for x in (k, v))
         weights = (queries @ keys.transpose(2, 3)).add_(bias)
         # a padding query sees padding keys only, so every row has a finite maximum
         weights = torch.softmax(weights, -1)  # (blocks, H, window, 3 window)
@@ -136,9 +136,8 @@ class BlockAttention(torch.autograd.Function):
 
 
 def _fold(x: Tensor) -> Tensor:
-    """Sum what each step received as a key of three blocks; the transpose of `_with_neighbours`. -> (S, H, d)"""
-    before, own, after = x.chunk(3, dim=2)  # (blocks, H, window, d) each
-    total = own.clone()
-    total[:-1] += before[1:]
-    total[1:] += after[:-1]
+    """Sum what each step received as a key of three blocks: the transpose of `_neighbourhoods`."""
+    pieces = x.chunk(3, dim=2)  # (blocks, H, window, d) each: for the block before, the own, the one after
+    total = sum(F.pad(piece, (0, 0, 0, 0, 0, 0, i, 2 - i)) for i, piece in enumerate(pieces))
+    assert isinstance(total, Tensor)
     return _unblock(total)
