@@ -175,5 +175,5 @@ def _model_id(config: CodecConfig, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
-        digest.update(tensors[name].flatten().view(torch.uint8).numpy())
+        digest.update(tensors[name].flatten().view(torch.uint8).numpy().data)
     return f"{config.name}:{digest.hexdigest()[:4]}"
