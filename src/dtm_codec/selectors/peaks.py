@@ -28,7 +28,8 @@ class Peaks(CompiledSelector):
 
     def _decide_block(self, statistics: Floats, tau: float, start: int) -> Mask:
         vectors = torch.from_numpy(statistics)  # torch, to heed its limit of threads
-        similarity = (vectors @ vectors.T).add_(1).div_(2).numpy()
+        with torch.autocast("cpu", enabled=False):
+            similarity = (vectors @ vectors.T).add_(1).div_(2).numpy()
         return _grow(similarity, _seed_scores(similarity), 1 - tau, self.s_max or len(similarity))
 
 
