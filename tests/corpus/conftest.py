@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.dataset
 import pytest
 import soundfile
 import torch
 
 from dtm_codec import DTMCodec, QuantizerConfig, preset
-
-pytest.importorskip("pyarrow")
+from dtm_codec.audio import write_audio
+from dtm_codec.corpus import local, tokenize
+from dtm_codec.corpus.plan import Shard
+from dtm_codec.corpus.worker import Job, Result, ShardWorker
 
 SAMPLE_RATE = 16_000
 
@@ -93,28 +97,75 @@ def write_manifest(folder: Path, speech: list[Speech]) -> Path:
     return folder / "manifest.jsonl"
 
 
-@pytest.fixture
-def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards are done in this process, one after the other: no time is lost on starting workers."""
-    from dtm_codec.corpus import local
-    from dtm_codec.corpus.worker import ShardWorker
-
-    def run(job: Any, shards: list[Any], workers: int) -> Iterator[Any]:
-        worker = ShardWorker(job)
-        yield from map(worker, shards)
-
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A worker sets its process's threads; put them back."""
     threads = torch.get_num_threads()
-    monkeypatch.setattr(local, "run", run)
     yield
     torch.set_num_threads(threads)
+
+
+def run_inline(job: Job, shards: Sequence[Shard], workers: int) -> Iterator[Result]:
+    """In place of `local.run`: shards are done here, one after the other."""
+    yield from map(ShardWorker(job), shards)
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No time is lost on starting worker processes."""
+    monkeypatch.setattr(local, "run", run_inline)
+    with one_thread():
+        yield
 
 
 @pytest.fixture
 def rows() -> Callable[[Path], list[dict[str, Any]]]:
     """The rows of a tokenized corpus, read by pyarrow alone."""
-    import pyarrow.dataset
 
     def read(out: Path) -> list[dict[str, Any]]:
         return pyarrow.dataset.dataset(out / "data").to_table().to_pylist()
 
     return read
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in [*out.glob("data/*"), out / "metadata.json"]}
+
+
+@pytest.fixture(scope="session")
+def clips(tmp_path_factory) -> Path:
+    """Sixty clips, enough for a kill to come between two shards."""
+    folder = tmp_path_factory.mktemp("clips")
+    for index in range(60):
+        write_audio(folder / f"{index:03d}.wav", recording(index % 7, 0.5 + 0.02 * index), SAMPLE_RATE)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole(clips, tmp_path_factory, tiny_model) -> dict[str, bytes]:
+    """What an undisturbed run in this process writes."""
+    out = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch, one_thread():
+        patch.setattr(local, "run", run_inline)
+        return files(tokenize(clips, out, model=tiny_model, shard_size=2).folder)
+
+
+def children(pid: int) -> set[int]:
+    """Processes that `pid` has started, and theirs."""
+    found = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            found |= {int(child)} | children(int(child))
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that run and are no zombies."""
+    return {pid for pid in pids if (state := state_of(pid)) and state != "Z"}
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

@@ -6,6 +6,7 @@ that is there counts. Corpus, model and output must be on file systems that all 
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,20 +35,26 @@ def run(job: Job, shards: Sequence[Shard], address: str, workers: int | None) ->
         import ray.data
     except ImportError:
         raise MissingExtraError("ray", "cluster") from None
-    if not ray.is_initialized():
-        try:
-            ray.init(address=address, log_to_driver=False)
-        except (ConnectionError, ValueError) as error:
-            raise CorpusError(f"no Ray cluster at {address!r}: {error}") from error
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     ray.data.DataContext.get_current().enable_progress_bars = False
-    rows = [{"shard": pickle.dumps(shard)} for shard in shards]
-    results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-        RayWorker,
-        fn_constructor_args=(job,),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=job.threads,
-        num_gpus=1 if job.device.startswith("cuda") else None,
-    )
-    for row in results.iter_rows():
-        yield pickle.loads(row["result"])
+    ours = not ray.is_initialized()
+    if ours:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        except (ConnectionError, ValueError) as error:
+            raise CorpusError(f"no Ray at {address!r}; allowed: 'auto', 'local' or host:port ({error})") from error
+    try:
+        rows = [{"shard": pickle.dumps(shard)} for shard in shards]
+        results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            RayWorker,
+            fn_constructor_args=(job,),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
+            num_cpus=job.threads,
+            num_gpus=1 if job.device.startswith("cuda") else None,
+        )
+        for row in results.iter_rows():
+            yield pickle.loads(row["result"])
+    finally:
+        if ours:
+            ray.shutdown()
