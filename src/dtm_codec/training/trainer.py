@@ -167,7 +167,9 @@ class Trainer:
         loss = torch.stack([term * getattr(config.loss, name) for name, term in terms.items()]).sum()
         self.optimizer.zero_grad()
         fabric.backward(loss)
-        norm = fabric.clip_gradients(self._generator, self.optimizer, max_norm=config.optimizer.clip)
+        norm = fabric.clip_gradients(
+            self._generator, self.optimizer, max_norm=config.optimizer.clip, error_if_nonfinite=False
+        )
         numbers |= {"loss": loss.detach(), **{name: term.detach() for name, term in terms.items()}}
         metrics = self._mean_over_processes(numbers) | {"gradient_norm": float(norm), "lr": lr}
         self._check(metrics, batch)
@@ -188,7 +190,10 @@ class Trainer:
         self.discriminator_optimizer.zero_grad()
         self.fabric.backward(loss)
         self.fabric.clip_gradients(
-            self._discriminators, self.discriminator_optimizer, max_norm=self.config.optimizer.clip
+            self._discriminators,
+            self.discriminator_optimizer,
+            max_norm=self.config.optimizer.clip,
+            error_if_nonfinite=False,
         )
         self.discriminator_optimizer.step()
         return loss.detach()

@@ -1,0 +1,164 @@
+"""Laws 7 and 8: a killed run resumes to the same curve, several processes compute what one does; clean ends."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import training_support as support
+from lightning_fabric import Fabric
+
+from dtm_codec import DTMCodec
+from dtm_codec.training import checkpoints
+from dtm_codec.training.data import Batch, Crops, DataError, InMemory, find_utterances
+from dtm_codec.training.trainer import Trainer, TrainingError, train
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of twelve steps that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(support.tiny(folder), folder / "run")
+    return folder / "run"
+
+
+def test_killed_run_resumes_to_the_same_curve(tmp_path: Path, whole: Path) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        support.command(tmp_path, out), env=support.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    metrics = out / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 6):
+        assert process.poll() is None, "ended before it was killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    last = checkpoints.latest(out)
+    assert last is not None
+    assert checkpoints.step_of(last) < 12
+    support.run(tmp_path, out, "--resume")
+    assert support.curve(out) == support.curve(whole)
+
+
+def test_weights_after_resuming_are_the_same(tmp_path: Path, whole: Path) -> None:
+    config = support.tiny(tmp_path)
+    train(support.tiny(tmp_path, "max_steps=5"), tmp_path / "run")
+    train(config, tmp_path / "run", resume=True)
+    ours, theirs = (checkpoints.load(folder / "step-00000012.ckpt") for folder in (tmp_path / "run", whole))
+    for part in ("codec", "average", "discriminators"):
+        assert all(torch.equal(ours[part][name], theirs[part][name]) for name in theirs[part]), part
+    assert ours["controller"] == theirs["controller"]
+
+
+def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
+    steps = ["max_steps=20", "checkpoint_every=20"]
+    train(support.tiny(tmp_path, *steps), tmp_path / "one")
+    support.run(tmp_path, tmp_path / "two", *steps, "devices=2", "strategy=ddp")
+    one, two = (checkpoints.load(tmp_path / name / "step-00000020.ckpt") for name in ("one", "two"))
+    assert torch.equal(one["codec"]["quantizer.idle"], two["codec"]["quantizer.idle"])
+    assert one["controller"]["tau"] == pytest.approx(two["controller"]["tau"], rel=1e-6)
+    for part in ("codec", "average", "discriminators"):
+        for name, tensor in one[part].items():
+            torch.testing.assert_close(tensor, two[part][name], rtol=1e-3, atol=2e-4, msg=f"{part}.{name}")
+    for a, b in zip(support.curve(tmp_path / "one"), support.curve(tmp_path / "two"), strict=True):
+        assert a["mel"] == pytest.approx(b["mel"], rel=1e-3)
+        assert a["keep_ratio"] == pytest.approx(b["keep_ratio"], abs=0.01)
+
+
+def test_controller_reaches_the_keep_ratio(tmp_path: Path) -> None:
+    """From a tau three times too large, with features that hold still."""
+    still = ["optimizer.lr=1e-9", "optimizer.min_lr=1e-9", "controller.eta0=0.5", "discriminator.start=1000"]
+    config = support.tiny(tmp_path, *still)
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    crops = Crops(InMemory(find_utterances(support.SAMPLES), 16_000), config.data, config.crop_samples, seed=0)
+    trainer.codec.tau.fill_(3 * trainer.codec.calibrated_tau(crops[0].audio))
+    kept = [trainer.train_step(crops[step])["keep_ratio"] for step in range(80)]
+    assert sum(kept[:5]) / 5 < 0.3
+    assert sum(kept[-20:]) / 20 == pytest.approx(0.5, abs=0.05)
+    assert trainer.controller is not None
+    assert float(trainer.average.module.tau) == float(trainer.codec.tau) == trainer.controller.tau
+
+
+def test_exploding_loss_stops_with_step_batch_and_checkpoint(tmp_path: Path) -> None:
+    train(support.tiny(tmp_path, "max_steps=4"), tmp_path / "run")
+    with pytest.raises(TrainingError, match=r"step 4: .*\.flac@\d+.*last good checkpoint: .*step-00000004\.ckpt"):
+        train(support.tiny(tmp_path, "loss.limit=1"), tmp_path / "run", resume=True)
+    assert [path.name for path in checkpoints.list_checkpoints(tmp_path / "run")] == ["step-00000004.ckpt"]
+
+
+def test_nan_leaves_the_weights_untouched(tmp_path: Path) -> None:
+    trainer = Trainer(support.tiny(tmp_path), Fabric(accelerator="cpu", devices=1))
+    trainer.train_step(Batch(0.1 * torch.randn(4, 8000), ["a"] * 4))
+    before = [p.clone() for p in trainer.codec.parameters()]
+    with torch.no_grad():
+        trainer.codec.get_parameter("head.project.bias")[0] = math.nan
+    with pytest.raises(TrainingError, match=r"step 1.*nan.*the-bad-item"):
+        trainer.train_step(Batch(0.1 * torch.randn(4, 8000), ["the-bad-item"] * 4))
+    changed = [
+        n for (n, p), old in zip(trainer.codec.named_parameters(), before, strict=True) if not torch.equal(p, old)
+    ]
+    assert changed == ["head.project.bias"]
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_run_with_a_checkpoint(
+    tmp_path: Path, kind: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trainer.train_step
+
+    def step(self: Trainer, batch: Batch) -> dict[str, float]:
+        if self.step == 1:
+            os.kill(os.getpid(), kind)
+        return original(self, batch)
+
+    monkeypatch.setattr(Trainer, "train_step", step)
+    last = train(support.tiny(tmp_path), tmp_path / "run")
+    assert checkpoints.step_of(last) == 2
+
+
+def test_time_is_up_after_max_minutes(tmp_path: Path) -> None:
+    last = train(support.tiny(tmp_path, "max_steps=1000000"), tmp_path / "run", max_minutes=0.001)
+    assert 1 <= checkpoints.step_of(last) < 1000
+
+
+def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path, whole: Path) -> None:
+    with pytest.raises(TrainingError, match="--resume"):
+        train(support.tiny(tmp_path), whole)
+    with pytest.raises(checkpoints.CheckpointError, match="another model"):
+        train(support.tiny(tmp_path, "model.dim=64"), whole, resume=True)
+    with pytest.raises(checkpoints.CheckpointError, match="seed"):
+        train(support.tiny(tmp_path, "seed=9"), whole, resume=True)
+    with pytest.raises(DataError, match="--data"):
+        train(support.tiny(tmp_path, "data.train=null"), tmp_path / "new")
+
+
+def test_dev_scores_samples_curves_and_export(tmp_path: Path) -> None:
+    overrides = [f"data.dev={support.SAMPLES}", "dev_utterances=1", "max_steps=2", "loggers=[tensorboard]"]
+    train(support.tiny(tmp_path, *overrides), tmp_path / "run")
+    scores = support.curve(tmp_path / "run")[-1]
+    assert {"dev/pesq", "dev/stoi", "dev/mel", "dev/keep_ratio_quiet", "dev/keep_ratio_loud"} <= set(scores)
+    assert sum(scores[f"dev/spans_{n}"] for n in ("1", "2", "3", "4", "5+")) == pytest.approx(1)
+    written = {str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    expected = {"losses.png", "config.json", "samples/step-00000002/0-decoded.flac", "export/model.safetensors"}
+    assert expected <= written
+    assert any(name.startswith("tensorboard/") for name in written)
+    exported = DTMCodec.from_pretrained(tmp_path / "run" / "export")
+    average = checkpoints.load(tmp_path / "run" / "step-00000002.ckpt")["average"]
+    assert torch.equal(exported.state_dict()["head.project.weight"], average["head.project.weight"])
+
+
+@pytest.fixture(autouse=True)
+def _no_leftover_handlers() -> Iterator[Any]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    assert signal.getsignal(signal.SIGTERM) is before
