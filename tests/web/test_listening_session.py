@@ -1,0 +1,160 @@
+import collections
+import json
+
+import pytest
+from fastapi.testclient import TestClient
+from web_support import ADMIN, SYSTEMS, make_prepared
+
+from dtm_codec.audio import read_audio
+from dtm_codec.web.app import create_app
+from dtm_codec.web.listening.prepared import ListeningTest
+from dtm_codec.web.listening.routes import RunningTest
+from dtm_codec.web.listening.session import make_session
+from dtm_codec.web.listening.store import Store
+
+TEST = ListeningTest("t", "", 5, tuple(f"u{i}" for i in range(20)), "train", ("reference", "anchor", "x", "y"), 8)
+SECRET = b"s" * 32
+
+
+def plan(session):
+    return [
+        [(session.stimuli[name].utterance, session.stimuli[name].system) for name in t.stimuli] for t in session.trials
+    ]
+
+
+def test_a_seed_fixes_what_each_listener_gets():
+    assert plan(make_session(TEST, SECRET, 1)) == plan(make_session(TEST, b"other", 1))
+    assert plan(make_session(TEST, SECRET, 1)) != plan(make_session(TEST, SECRET, 2))
+
+
+def test_trials_are_drawn_without_repetition_and_every_page_has_every_system():
+    used = collections.Counter()
+    firsts = collections.Counter()
+    for listener in range(1, 201):
+        trials = plan(make_session(TEST, SECRET, listener))
+        assert len({trial[0][0] for trial in trials}) == 8
+        assert all(sorted(system for _, system in trial) == sorted(TEST.systems) for trial in trials)
+        used.update(trial[0][0] for trial in trials)
+        firsts.update(trial[0][1] for trial in trials)
+    assert min(used.values()) > 50, "each utterance about 80 times"
+    assert min(firsts.values()) > 300, "each system about 400 times the first of its page"
+
+
+def test_aliases_are_all_different_and_differ_between_listeners():
+    one, two = make_session(TEST, SECRET, 1), make_session(TEST, SECRET, 2)
+    assert len(one.stimuli) == 9 * 5
+    assert not set(one.stimuli) & set(two.stimuli)
+
+
+def test_only_trials_are_rated():
+    session = make_session(TEST, SECRET, 1)
+    assert sum(stimulus.rated for stimulus in session.stimuli.values()) == 8 * 4
+    assert not any(session.stimuli[name].rated for name in session.training.stimuli)
+    assert not any(session.stimuli[trial.reference].rated for trial in session.trials)
+
+
+class Listener:
+    """What a browser does."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        started = client.post("/api/listening/listeners", json={"name": "Ann"})
+        assert started.status_code == 201
+        self.headers = {"X-Listener-Token": started.json()["token"]}
+
+    def state(self) -> dict:
+        return self.client.get("/api/listening/session", headers=self.headers).json()
+
+    def rate(self, stimulus: str, rating: int) -> dict:
+        body = {"stimulus": stimulus, "rating": rating}
+        answer = self.client.post("/api/listening/ratings", json=body, headers=self.headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+def test_a_test_taken_to_the_end_is_what_the_results_say(listening_client: TestClient, running: RunningTest):
+    wanted = {"reference": 100, "anchor": 20} | {name: 90 - 10 * i for i, name in enumerate(SYSTEMS)}
+    for _ in range(2):
+        listener = Listener(listening_client)
+        state = listener.state()
+        number = int(state["listener"][1:])
+        assert (state["completed"], state["total"]) == (0, 3)
+        while trial := state["trial"]:
+            assert trial["number"] == state["completed"] + 1
+            for stimulus in trial["stimuli"]:
+                listener.rate(stimulus["id"], wanted[running.session(number).stimuli[stimulus["id"]].system])
+            state = listener.state()
+        assert state["completed"] == 3
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    results = listening_client.get("/api/listening/results", headers=admin).json()
+    assert {score["system"]: score["mean"] for score in results["scores"]} == wanted
+    assert [score["ratings"] for score in results["scores"]] == [6] * 5
+    assert [person["ratings"] for person in results["listeners"]] == [15, 15]
+    lines = listening_client.get("/api/listening/ratings.csv", headers=admin).text.splitlines()
+    assert lines[0] == "listener,trial,system,rating"
+    assert len(lines) == 1 + 30
+
+
+def test_the_browser_never_learns_a_system(listening_client: TestClient):
+    listener = Listener(listening_client)
+    state = listener.state()
+    seen = json.dumps(state) + json.dumps(listening_client.get("/api/listening").json())
+    for name in (*SYSTEMS, "anchor", "utt"):
+        assert name not in seen
+    trial = state["trial"]
+    answers = [
+        listening_client.get(f"/api/listening/stimuli/{name}", headers=listener.headers)
+        for name in (trial["reference"], *(stimulus["id"] for stimulus in trial["stimuli"]))
+    ]
+    assert len({len(answer.content) for answer in answers}) == 1
+    assert len({tuple(sorted(answer.headers.items())) for answer in answers}) == 1, "headers tell nothing either"
+    assert read_audio(answers[0].content)[0].size == 12_000
+
+
+def test_a_second_submission_changes_nothing(listening_client: TestClient, running: RunningTest):
+    listener = Listener(listening_client)
+    stimulus = listener.state()["trial"]["stimuli"][0]["id"]
+    assert listener.rate(stimulus, 70) == {"stimulus": stimulus, "rating": 70, "new": True}
+    assert listener.rate(stimulus, 30) == {"stimulus": stimulus, "rating": 70, "new": False}
+    assert listener.state()["trial"]["stimuli"][0]["rating"] == 70
+    assert [rating.rating for rating in running.store.ratings()] == [70]
+
+
+def test_what_is_not_to_be_rated_is_not(listening_client: TestClient, running: RunningTest):
+    listener, other = Listener(listening_client), Listener(listening_client)
+    state = listener.state()
+    for stimulus in (
+        state["training"]["stimuli"][0]["id"],
+        state["trial"]["reference"],
+        other.state()["trial"]["stimuli"][0]["id"],
+    ):
+        body = {"stimulus": stimulus, "rating": 50}
+        assert listening_client.post("/api/listening/ratings", json=body, headers=listener.headers).status_code == 404
+    assert running.store.ratings() == []
+
+
+def test_a_restart_keeps_listeners_aliases_and_ratings(tmp_path, speech):
+    make_prepared(tmp_path, speech)
+    before = RunningTest(tmp_path / "test")
+    listener = Listener(TestClient(create_app(listening=before, admin_token="a"), base_url="http://localhost"))
+    listener.rate(listener.state()["trial"]["stimuli"][0]["id"], 44)
+    state = listener.state()
+    before.store.close()
+    after = RunningTest(tmp_path / "test")
+    listener.client = TestClient(create_app(listening=after, admin_token="b"), base_url="http://localhost")
+    assert listener.state() == state
+    after.store.close()
+
+
+def test_the_database_itself_refuses_what_is_no_rating(tmp_path):
+    import sqlite3
+
+    store = Store(tmp_path / "r.sqlite")
+    _, listener = store.add_listener("x")
+    for rating in (101, -1, 5.5):
+        with pytest.raises(sqlite3.IntegrityError):
+            store._connection.execute(
+                "INSERT INTO ratings (listener, trial, system, rating) VALUES (1, 'a', 'b', ?)", (rating,)
+            )
+    assert store.rate(listener, "a", "b", 0) == (0, True)
+    store.close()

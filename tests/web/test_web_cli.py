@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+from web_support import make_prepared
+
+from dtm_codec.audio import write_audio
+from dtm_codec.cli import app, main
+from dtm_codec.web.listening.store import Store
+
+
+@pytest.fixture
+def originals(tmp_path: Path, speech) -> Path:
+    (tmp_path / "original").mkdir()
+    for stem in "ab":
+        write_audio(tmp_path / "original" / f"{stem}.wav", speech[:16_000], 16_000)
+    return tmp_path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_from_folders_and_systems_to_a_test_and_its_export(originals: Path):
+    systems = "{copy: folder:original, telephone: 'lowpass:2000'}"
+    (originals / "test.yaml").write_text(f"title: One\nreference: original\nsystems: {systems}\n")
+    said = run("listening", "new", originals / "test.yaml", "-o", originals / "out")
+    assert "1 trials of 4 stimuli, 1 a listener" in said
+    run("listening", "export-webmushra", originals / "out", "-o", originals / "web")
+    assert (originals / "web" / "configs" / "dtm-codec.yaml").is_file()
+
+
+def test_results_are_printed_written_and_drawn(tmp_path: Path, speech):
+    test = make_prepared(tmp_path, speech)
+    store = Store(tmp_path / "test" / "ratings.sqlite")
+    for _ in range(3):
+        _, listener = store.add_listener("x")
+        for utterance in test.utterances:
+            for i, system in enumerate(test.systems):
+                store.rate(listener, utterance, system, 100 - 10 * i)
+    store.close()
+    csv, picture = tmp_path / "ratings.csv", tmp_path / "plot.png"
+    said = run("listening", "results", tmp_path / "test", "--csv", csv, "--plot", picture)
+    for expected in ("100.00", "90.00", "60.00", "good <i>&", "3 listeners"):
+        assert expected in said
+    rows = np.genfromtxt(csv, delimiter=",", dtype=str)
+    assert rows[0].tolist() == ["listener", "trial", "system", "rating"]
+    assert len(rows) == 1 + 3 * 3 * 5
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["listening", "results", "nowhere"], "nowhere is no prepared listening test"),
+        (["serve", "--listening", "nowhere"], "nowhere is no prepared listening test"),
+        (["listening", "new", "nowhere.yaml", "-o", "out"], "nowhere.yaml: cannot be read as YAML"),
+        (["serve", "--model", "no-such-model"], "no model 'no-such-model'"),
+    ],
+)
+def test_what_is_not_there_is_one_line(capsys, arguments: list[str], message: str):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_results_before_anyone_listened_say_so(tmp_path: Path, speech, capsys):
+    make_prepared(tmp_path, speech)
+    with pytest.raises(SystemExit):
+        main(["listening", "results", str(tmp_path / "test")])
+    assert "has no ratings yet" in capsys.readouterr().err
+    assert not (tmp_path / "test" / "ratings.sqlite").exists()

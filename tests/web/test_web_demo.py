@@ -1,0 +1,116 @@
+import base64
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from dtm_codec import DTMCodec
+from dtm_codec.audio import audio_bytes, read_audio
+from dtm_codec.config import preset
+from dtm_codec.encoded import Encoded
+from dtm_codec.web.app import create_app
+from dtm_codec.web.demo import MAX_CLIPS, Demo
+
+
+def uploaded(client: TestClient, audio: np.ndarray, rate: int = 16_000) -> dict:
+    answer = client.post("/api/demo/clips", content=audio_bytes(audio, rate))
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def encoded(client: TestClient, clip: dict, bitrate: float) -> dict:
+    answer = client.post(f"/api/demo/clips/{clip['id']}/encodings", json={"bitrate": bitrate})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_page_and_its_parts_are_there(demo_client: TestClient):
+    page = demo_client.get("/")
+    assert page.status_code == 200
+    for part in ("style.css", "demo.js", "common.js", "player.js", "figures.js", "wav.js", "favicon.svg"):
+        assert demo_client.get(f"/static/{part}").status_code == 200
+    assert demo_client.get("/demo").content == page.content
+    assert demo_client.get("/results").status_code == 404, "there is no listening test"
+
+
+def test_what_is_shown_is_what_the_codec_did(demo_client: TestClient, codec: DTMCodec, speech):
+    clip = uploaded(demo_client, speech)
+    shown = encoded(demo_client, clip, 800)
+    sent, _ = read_audio(audio_bytes(speech, 16_000))
+    own = codec.encode(sent, 16_000, bitrate=800)
+    assert shown["positions"] == own.positions.tolist()
+    bits = own.bits
+    written = 8 * len(own.to_bytes())
+    assert shown["bits"] == {
+        "content": bits.content, "position": bits.position, "total": bits.total, "written": written
+    }  # fmt: skip
+    assert shown["bps"]["total"] == pytest.approx(800, rel=0.01)
+    assert Encoded.from_bytes(base64.b64decode(shown["file"])) == own
+    heard, rate = read_audio(base64.b64decode(shown["audio"]))
+    assert rate == 16_000
+    assert heard == pytest.approx(np.clip(codec.decode(own), -1, 1), abs=1e-3)
+    assert len(shown["local_rate"]) == shown["steps"] == own.mask.size
+
+
+def test_a_lower_bitrate_spends_fewer_bits(demo_client: TestClient, speech):
+    clip = uploaded(demo_client, speech)
+    totals = [encoded(demo_client, clip, bitrate)["bits"]["total"] for bitrate in (300, 600, 1200)]
+    assert totals == sorted(totals)
+    assert totals[0] < totals[2] / 3
+
+
+def test_any_rate_and_channels_are_resampled_and_mixed(demo_client: TestClient):
+    time_axis = np.arange(2 * 44_100) / 44_100
+    clip = uploaded(demo_client, np.sin(2 * np.pi * 440 * time_axis), 44_100)
+    assert clip["duration_s"] == pytest.approx(2, abs=1e-3)
+    assert read_audio(base64.b64decode(clip["audio"]))[1] == 16_000
+
+
+def test_the_sample_is_there(demo_client: TestClient):
+    # this client's limit is 5 s, and the sample is longer: the message says so
+    answer = demo_client.get("/api/demo/sample")
+    assert answer.status_code == 422
+    assert "7.1 s; allowed: up to 5 s" in answer.json()["error"]
+
+
+def test_five_seconds_of_speech_are_answered_within_a_second():
+    client = TestClient(
+        create_app(Demo(DTMCodec.from_pretrained("random:s-vfr-50"), "small")), base_url="http://localhost"
+    )
+    clip = client.get("/api/demo/sample").json()
+    encoded(client, clip, 800)
+    times = []
+    for bitrate in (500, 900, 1100):
+        started = time.perf_counter()
+        encoded(client, clip, bitrate)
+        times.append(time.perf_counter() - started)
+    assert min(times) < clip["duration_s"] / 5
+
+
+def test_a_fixed_rate_model_offers_one_rate(speech):
+    tiny = {"dim": 32, "heads": 2, "mlp_hidden": 48} | dict.fromkeys(
+        ("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1
+    )
+    codec = DTMCodec(dataclasses.replace(preset("s-ffr-50"), **tiny)).eval()
+    client = TestClient(create_app(Demo(codec, "fixed")), base_url="http://localhost")
+    model = client.get("/api/demo").json()
+    assert model["fixed_rate"]
+    assert model["bitrate"] == {"lowest": 800, "highest": 800, "default": 800}
+    shown = encoded(client, uploaded(client, speech), 800)
+    assert shown["bits"]["position"] == 0
+
+
+def test_old_uploads_give_way_and_say_so(demo_client: TestClient):
+    short = np.ones(100, np.float32) / 2
+    clips = [uploaded(demo_client, short) for _ in range(MAX_CLIPS + 1)]
+    encoded(demo_client, clips[-1], 800)
+    gone = demo_client.post(f"/api/demo/clips/{clips[0]['id']}/encodings", json={"bitrate": 800})
+    assert gone.status_code == 404
+    assert "load it again" in gone.json()["error"]
+
+
+def test_a_single_sample_can_be_encoded(demo_client: TestClient):
+    shown = encoded(demo_client, uploaded(demo_client, np.zeros(1, np.float32)), 1500)
+    assert shown["tokens"] == 1
