@@ -50,7 +50,7 @@ lint: $(INSTALLED_ALL)  ## ruff and mypy
 .PHONY: bench
 bench: $(INSTALLED)  ## speed, memory and selectors of the 127 M model, on one thread
 	$(BIN)/python benchmarks/codec.py
-	$(BIN)/python benchmarks/selectors.py
+	$(BIN)/python benchmarks/selection.py --model random:vfr-50
 
 .PHONY: bench-train
 bench-train: $(INSTALLED_ALL)  ## training throughput and where the time goes

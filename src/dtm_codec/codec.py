@@ -227,7 +227,7 @@ class DTMCodec(nn.Module):
         """What the model's selector decides on, for one utterance. -> (N, C)"""
         signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
         with torch.inference_mode():
-            return _statistics(self.selector, self._stage1([signal], self.config.selector)[1])
+            return self.selector.statistics(self._stage1([signal], self.config.selector)[1])
 
     # Models as folders
 
@@ -302,7 +302,7 @@ class DTMCodec(nn.Module):
         lengths = tuple(-(-x.size // self.config.hop_length) for x in signals)
         masks, layouts = [], []
         for signal, own_features in zip(signals, torch.split(features, list(lengths)), strict=True):
-            statistics = _statistics(selector, own_features)
+            statistics = selector.statistics(own_features)
             tau = self._tau(selector, statistics, signal.size, request)
             masks.append(selector.keep(statistics, tau))
             layouts.append(self._layout(int(tau) if chosen.name == "stride" else None))
@@ -411,16 +411,6 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def _statistics(selector: Selector, features: Tensor) -> Tensor:
-    """A selector's statistics of one utterance, in pieces. features: (N, D) -> (N, C)"""
-    context = selector.context
-    pieces = []
-    for start in range(0, features.shape[0], PIECE):
-        before = min(start, context)
-        pieces.append(selector.statistics(features[start - before : start + PIECE])[before:])
-    return torch.cat(pieces)
 
 
 def _rows(frames: list[Tensor], begin: int, end: int) -> Tensor:

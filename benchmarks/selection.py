@@ -1,8 +1,8 @@
 """What each selector costs and how well it segments: time, its growth with length, and NMSE (paper Section 4.4).
 
-    python benchmarks/bench_selectors.py                                  # log-mel features of the bundled recordings
-    python benchmarks/bench_selectors.py --model small --audio a.flac b.flac   # Stage-1 vectors, share of encode time
-    python benchmarks/bench_selectors.py --features z1.npy
+    python benchmarks/selection.py                                  # log-mel features of the bundled recordings
+    python benchmarks/selection.py --model small --audio a.flac b.flac   # Stage-1 vectors, share of encode time
+    python benchmarks/selection.py --features z1.npy
 
 Times are CPU time, the least of several runs, statistics and decision together, at N, 2N, 4N and 8N frames, with
 the exponent that fits them. tau is calibrated so that each selector keeps the same share of all frames of the set.
