@@ -104,8 +104,9 @@ def _frequencies(row: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     top = int(share.argmax())
     limit = 7 / 8  # below MAX_FREQUENCY, so that rounding cannot pass it
     if share[top] > limit:
+        share += 1e-9
         share[top] = 0
-        share = (share + 1e-9) / (share + 1e-9).sum() * (1 - limit)
+        share *= (1 - limit) / share.sum()
         share[top] = limit
     exact = share * (range_coder.TOTAL - row.size)
     frequencies: npt.NDArray[np.int32] = np.floor(exact).astype(np.int32) + 1

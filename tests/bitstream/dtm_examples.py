@@ -1,0 +1,52 @@
+"""Utterances of every kind, for property tests."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dtm_codec.bitstream.token_coder import TokenModel
+from dtm_codec.encoded import Encoded, Layout
+
+NAMES = st.from_regex(r"[a-z0-9.\-]{1,9}:[0-9a-f]{4}", fullmatch=True)
+
+
+def make(mask: np.ndarray, codes: np.ndarray, layout: Layout, missing: int = 0, model_id: str = "test:0123") -> Encoded:
+    """An utterance whose last step lacks `missing` samples."""
+    return Encoded(codes, mask, mask.size * layout.hop_length - missing, model_id, layout)
+
+
+@st.composite
+def layouts(draw: st.DrawFn, token_bits: int | None = None) -> Layout:
+    return Layout(
+        sample_rate=draw(st.sampled_from([8_000, 16_000, 22_050, 24_000, 44_100, 48_000]) | st.integers(1, 2**24 - 1)),
+        hop_length=draw(st.sampled_from([100, 160, 320]) | st.integers(1, 2**16 - 1)),
+        token_bits=token_bits or draw(st.integers(1, 24)),
+        stride=draw(st.none() | st.sampled_from([1, 2, 3]) | st.integers(1, 255)),
+    )
+
+
+@st.composite
+def utterances(draw: st.DrawFn, codebook_size: int | None = None, max_steps: int = 400) -> Encoded:
+    """Any utterance at all; with `codebook_size`, its codes are below it."""
+    layout = draw(layouts(None if codebook_size is None else (codebook_size - 1).bit_length()))
+    steps = draw(st.integers(1, max_steps))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    if layout.stride is not None:
+        mask = layout.fixed_mask(steps)
+    elif draw(st.booleans()):  # a rhythm, which compresses
+        mask = np.arange(steps) % draw(st.integers(1, 9)) == 0
+    else:
+        mask = generator.random(steps) < draw(st.floats(0, 1))
+        mask[0] = True
+    size = codebook_size or 1 << layout.token_bits
+    skew = draw(st.sampled_from([1, 1, 3, 30]))
+    codes = (generator.random(int(mask.sum())) ** skew * size).astype(np.int64)
+    return make(mask, codes, layout, draw(st.integers(0, layout.hop_length - 1)), draw(NAMES))
+
+
+def skewed_model(codebook_size: int, classes: int = 3) -> TokenModel:
+    """Statistics that favour small codes, as `utterances` may."""
+    weights = 1 / (1 + np.arange(codebook_size)) ** np.linspace(0.5, 2, classes)[:, None]
+    return TokenModel.from_counts(weights, np.arange(codebook_size) % classes)
+
+
+MODELS = {size: skewed_model(size) for size in (2, 7, 64, 1_000)}

@@ -1,0 +1,191 @@
+"""Laws of the range coder, the mask model and the token statistics."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtm_codec.bitstream import mask_coder, range_coder, token_coder
+from dtm_codec.bitstream.token_coder import MAX_FREQUENCY, TokenModel
+from dtm_codec.errors import BitstreamError, ModelError
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[int]:
+    """Frequencies that sum to 2^24, from even to extreme."""
+    cuts = draw(st.lists(st.integers(1, range_coder.TOTAL - 1), min_size=1, max_size=6, unique=True))
+    return np.diff([0, *sorted(cuts), range_coder.TOTAL]).tolist()
+
+
+def encode(symbols: list[int], frequencies: list[list[int]]) -> bytes:
+    encoder = range_coder.Encoder()
+    for symbol, row in zip(symbols, frequencies, strict=True):
+        encoder.encode(symbol, range_coder.table(row))
+    return encoder.finish()
+
+
+def decode(data: bytes, frequencies: list[list[int]]) -> list[int]:
+    with range_coder.decoding(data) as read:
+        return [read(range_coder.table(row)) for row in frequencies]
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[list[int], list[list[int]]]:
+    frequencies = draw(st.lists(tables(), max_size=40))
+    return [draw(st.integers(0, len(row) - 1)) for row in frequencies], frequencies
+
+
+@given(messages(), st.binary(max_size=12))
+def test_symbols_survive_whatever_follows_them(message: tuple[list[int], list[list[int]]], more: bytes) -> None:
+    symbols, frequencies = message
+    assert decode(encode(symbols, frequencies) + more, frequencies) == symbols
+
+
+@given(messages())
+def test_length_is_the_information_and_at_most_ten_bits(message: tuple[list[int], list[list[int]]]) -> None:
+    symbols, frequencies = message
+    parts = (row[symbol] / range_coder.TOTAL for symbol, row in zip(symbols, frequencies, strict=True))
+    information = -sum(map(math.log2, parts))
+    length = 8 * len(encode(symbols, frequencies))
+    assert information <= length + 1e-6
+    assert length <= information + 10 + 0.01 * len(symbols) if symbols else length == 0
+
+
+@given(messages())
+def test_no_shorter_bytes_would_do(message: tuple[list[int], list[list[int]]]) -> None:
+    symbols, frequencies = message
+    data = encode(symbols, frequencies)
+    for shorter in {data[:-1], (int.from_bytes(data[:-1], "big") + 1).to_bytes(len(data), "big")[1:]} if data else ():
+        outcomes = []
+        for more in (bytes(12), b"\xff" * 12):
+            try:
+                outcomes.append(decode(shorter + more, frequencies))
+            except BitstreamError:
+                outcomes.append(None)
+        assert outcomes != [symbols, symbols]
+
+
+def test_carries_reach_words_that_were_held_back() -> None:
+    """Symbols just below and above the middle keep the coder undecided for long."""
+    row = [range_coder.TOTAL // 2 - 1, 2, range_coder.TOTAL // 2 - 1]
+    for last in range(3):
+        symbols = [1] * 60 + [last]
+        assert decode(encode(symbols, [row] * 61), [row] * 61) == symbols
+        symbols = [0] + [2] * 400 + [last]
+        assert decode(encode(symbols, [row] * 402), [row] * 402) == symbols
+
+
+@given(tables(), st.data())
+def test_frequencies_reach_the_coder_as_they_are(row: list[int], data: st.DataObject) -> None:
+    """One symbol of frequency f takes the f 2^40-ths of the range that docs/bitstream.md says."""
+    symbol = data.draw(st.integers(0, len(row) - 1))
+    encoder = range_coder.Encoder()
+    encoder.encode(symbol, range_coder.table(row))
+    scale = (2**64 - 1) >> 24
+    words, (low, width) = encoder._coder.pos()
+    scaled = 2 ** (32 * words)
+    assert (low, width) == (sum(row[:symbol]) * scale * scaled % 2**64, row[symbol] * scale * scaled % 2**64)
+
+
+@given(st.lists(st.booleans(), max_size=600).map(lambda rest: np.array([True, *rest])))
+def test_any_mask_survives(mask: np.ndarray) -> None:
+    data = mask_coder.encode(mask)
+    assert np.array_equal(mask_coder.decode(data, mask.size), mask)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 100, 5_000, 50_000])
+@pytest.mark.parametrize("period", [1, 2, 1_000_000])
+def test_the_most_predictable_mask_stays_within_the_bound(steps: int, period: int) -> None:
+    mask = np.arange(steps) % period == 0
+    data = mask_coder.encode(mask)
+    assert steps - 1 <= mask_coder.MAX_STEPS_PER_BYTE * len(data)
+    assert np.array_equal(mask_coder.decode(data, steps), mask)
+
+
+def test_bounds_follow_from_the_least_costs() -> None:
+    one = 1 << mask_coder.PROBABILITY_BITS
+    step = math.log2(one / (one - mask_coder.MIN_PROBABILITY))
+    assert math.ceil(8 / step) == mask_coder.MAX_STEPS_PER_BYTE
+    token = math.log2(range_coder.TOTAL / MAX_FREQUENCY)
+    assert math.ceil(8 / token) == token_coder.MAX_TOKENS_PER_BYTE
+
+
+def test_a_tokens_bound_holds_at_its_edge() -> None:
+    model = TokenModel.from_counts([1.0, 0.0])
+    codes = np.zeros(10_000, dtype=np.int64)
+    data = token_coder.encode(codes, model)
+    assert codes.size <= token_coder.MAX_TOKENS_PER_BYTE * len(data)
+    assert np.array_equal(token_coder.decode(data, model, codes.size), codes)
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=2, max_size=50).filter(lambda row: sum(row) > 0),
+)
+def test_any_counts_give_frequencies_within_their_limits(counts: list[float]) -> None:
+    frequencies = TokenModel.from_counts(counts).frequencies
+    assert frequencies.sum() == range_coder.TOTAL
+    assert 1 <= frequencies.min() <= frequencies.max() <= MAX_FREQUENCY
+
+
+def test_statistics_survive_storage_as_arrays() -> None:
+    model = TokenModel.from_counts(np.arange(1, 31).reshape(3, 10), np.arange(10) % 3)
+    again = TokenModel.from_arrays(model.to_arrays())
+    assert np.array_equal(again.frequencies, model.frequencies)
+    assert np.array_equal(again.class_of, model.class_of)
+
+
+GOOD = TokenModel.from_counts(np.ones((2, 8)), np.arange(8) % 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"frequencies": GOOD.frequencies[0]}, "shape"),
+        ({"frequencies": GOOD.frequencies - 1}, "sum to"),
+        ({"frequencies": GOOD.frequencies * 0}, "0 ... 0"),
+        ({"class_of": np.full(8, 2, dtype=np.uint8)}, "classes"),
+        ({"class_of": np.zeros(9, dtype=np.uint8)}, "classes"),
+    ],
+)
+def test_unsound_statistics_are_refused(change: dict, named: str) -> None:
+    with pytest.raises(ModelError, match=named):
+        TokenModel(**(vars(GOOD) | change))
+
+
+def markov(length: int, generator: np.random.Generator, size: int = 32) -> np.ndarray:
+    """Each code is followed by one of four near the next of its half."""
+    codes = [0]
+    for _ in range(length - 1):
+        half = codes[-1] // (size // 2)
+        codes.append(int((1 - half) * size // 2 + generator.integers(size // 8) + 4 * (codes[-1] % 2)))
+    return np.array(codes)
+
+
+@pytest.mark.parametrize("with_codebook", [False, True])
+def test_fit_finds_the_classes_that_predict(with_codebook: bool) -> None:
+    generator = np.random.default_rng(0)
+    corpus = [markov(200, generator) for _ in range(60)]
+    codebook = np.stack([np.arange(32) // 16 * 8, np.arange(32) % 2 * 8], axis=1) if with_codebook else None
+    model = TokenModel.fit(corpus, 32, codebook)
+    assert len(model.frequencies) == 4 if with_codebook else len(model.frequencies) > 1
+    new = markov(2_000, generator)  # half and parity of the code before tell three of five bits
+    assert 8 * len(token_coder.encode(new, model)) < 2.1 * new.size
+    order0 = TokenModel.fit(corpus, 32, classes=(1,))
+    assert 8 * len(token_coder.encode(new, order0)) > 3.5 * new.size
+
+
+def test_fit_takes_one_class_when_more_do_not_help() -> None:
+    generator = np.random.default_rng(0)
+    assert len(TokenModel.fit(generator.integers(32, size=(40, 100)), 32).frequencies) == 1
+    assert len(TokenModel.fit([np.array([1, 2, 3])], 32).frequencies) == 1
+
+
+@pytest.mark.parametrize(
+    ("corpus", "classes", "named"),
+    [([], (1,), "0 tokens"), ([np.array([32])], (1,), "32"), ([np.array([1])], (257,), "257")],
+)
+def test_fit_refuses_what_it_cannot_count(corpus: list, classes: tuple[int, ...], named: str) -> None:
+    with pytest.raises(ModelError, match=named):
+        TokenModel.fit(corpus, 32, classes=classes)

@@ -1,0 +1,154 @@
+"""Law 3 of docs/architecture.md for all other bytes: `BitstreamError`, and nothing else."""
+
+import time
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from dtm_examples import MODELS, make, utterances
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dtm_codec.bitstream import container
+from dtm_codec.bitstream.header import MAX_STEPS, Header
+from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.errors import BitstreamError
+
+SIZE = 64
+MODEL = MODELS[SIZE]
+
+
+def seal(content: bytes) -> bytes:
+    """With a checksum that fits: what an attacker would send."""
+    return content + zlib.crc32(content).to_bytes(4, "big")
+
+
+def read_or_refuse(data: bytes) -> Encoded | None:
+    """What may happen to any bytes: an utterance that is written as just these bytes, or `BitstreamError`."""
+    try:
+        info = container.inspect(data)
+    except BitstreamError:
+        info = None
+    try:
+        encoded = container.read(data, MODEL)
+    except BitstreamError:
+        return None
+    assert info is not None
+    forms = [container.write(encoded, "raw"), container.write(encoded), container.write(encoded, "compact", MODEL)]
+    assert data in forms
+    return encoded
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes(data: bytes) -> None:
+    assert read_or_refuse(data) is None
+    read_or_refuse(seal(b"DTM" + data))
+
+
+@given(st.integers(0, 7), st.binary(max_size=80))
+def test_any_bytes_behind_a_sound_start(flags: int, data: bytes) -> None:
+    read_or_refuse(seal(b"DTM" + bytes([0x10 | flags]) + b"\x2c\x00\xe6\x4b\xed\xe0\xc0\xde\x46\xa0\x01" + data))
+
+
+@given(utterances(codebook_size=SIZE, max_steps=120), st.sampled_from(["raw", "compact"]), st.data())
+def test_a_flipped_bit(encoded: Encoded, mode: str, data: st.DataObject) -> None:
+    written = bytearray(container.write(encoded, mode, MODEL))
+    bit = data.draw(st.integers(0, 8 * len(written) - 1))
+    written[bit // 8] ^= 1 << bit % 8
+    assert read_or_refuse(bytes(written)) is None
+
+
+@given(utterances(codebook_size=SIZE, max_steps=120), st.sampled_from(["raw", "compact"]), st.data())
+def test_a_flipped_bit_under_a_fitting_checksum(encoded: Encoded, mode: str, data: st.DataObject) -> None:
+    content = bytearray(container.write(encoded, mode, MODEL)[:-4])
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    assert read_or_refuse(seal(bytes(content))) != encoded
+
+
+@given(utterances(codebook_size=SIZE, max_steps=120), st.sampled_from(["raw", "compact"]), st.data())
+def test_truncated_or_with_bytes_at_the_end(encoded: Encoded, mode: str, data: st.DataObject) -> None:
+    written = container.write(encoded, mode, MODEL)
+    length = data.draw(st.integers(0, len(written) - 5))
+    more = data.draw(st.binary(min_size=1, max_size=8))
+    assert read_or_refuse(written[:length]) is None
+    assert read_or_refuse(written + more) is None
+    assert read_or_refuse(seal(written[:-4] + more)) != encoded
+    assert read_or_refuse(seal(written[:length])) != encoded
+
+
+@given(utterances(codebook_size=SIZE, max_steps=120), st.sampled_from(["raw", "compact"]))
+def test_padding_must_be_zero(encoded: Encoded, mode: str) -> None:
+    written = container.write(encoded, mode)
+    assume(container.inspect(written).padding_bits)
+    content = written[:-5] + bytes([written[-5] | 1])
+    with pytest.raises(BitstreamError, match="not the bytes"):
+        container.read(seal(content))
+
+
+def test_range_coding_without_gain_is_not_accepted() -> None:
+    encoded = make(np.array([True]), np.array([5]), Layout(16_000, 160, 6, None))
+    coded = container._assemble(encoded, b"", None)
+    with pytest.raises(BitstreamError, match="not the bytes"):
+        container.read(coded)
+
+
+LAYOUT = Layout(16_000, 160, 6, None)
+FIXED = Layout(16_000, 160, 6, 255)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "not a .dtm file"),
+        (b"RIFF\0\0\0\0WAVE", "RIF"),
+        (b"DTM", "checksum"),
+        (b"DTM\x20" + bytes(20), "version 2"),
+        (seal(b"DTM\x10"), "cut off in the header"),
+        (seal(b"DTM\x18" + bytes(20)), "flags 0x8"),
+        (seal(b"DTM\x15" + bytes(20)), "flags 0x5"),
+        (seal(b"DTM\x10" + b"\xff" * 8 + b"\x46\xa0\x01\x01\x80\x00"), "model id"),
+        (seal(Header(LAYOUT, 160, "a:0000").to_bytes()[:-2] + b"\xa0\x81\x00" + b"\x80"), "too long"),
+        (seal(Header(LAYOUT, 160, "a:0000").to_bytes()), "1 steps in a payload of 0 bytes"),
+        (seal(Header(LAYOUT, 160, "a:0000").to_bytes() + b"\x80\0"), "1 tokens of 6 bits in 2 bytes"),
+        (seal(Header(LAYOUT, 160, "a:0000").to_bytes() + b"\0"), "first step"),
+        (seal(Header(LAYOUT, 160, "a:0000", mask_bytes=9).to_bytes() + b"\0"), "mask of 9 bytes"),
+    ],
+)
+def test_the_error_names_what_is_wrong(content: bytes, named: str) -> None:
+    with pytest.raises(BitstreamError, match=named):
+        container.read(content)
+
+
+@pytest.mark.parametrize("read", [container.read, container.inspect])
+@pytest.mark.parametrize(
+    "header",
+    [
+        Header(LAYOUT, MAX_STEPS * 160, "bomb:0000"),
+        Header(LAYOUT, MAX_STEPS * 160, "bomb:0000", mask_bytes=30),
+        Header(LAYOUT, MAX_STEPS * 160, "bomb:0000", mask_bytes=30, tokens_coded=True),
+        Header(FIXED, MAX_STEPS * 160, "bomb:0000"),
+        Header(FIXED, MAX_STEPS * 160, "bomb:0000", tokens_coded=True),
+    ],
+    ids=["raw", "mask", "both", "fixed", "fixed-coded"],
+)
+def test_a_small_file_cannot_claim_a_long_utterance(header: Header, read: object) -> None:
+    data = seal(header.to_bytes() + bytes(40))
+    tracemalloc.start()
+    start = time.perf_counter()
+    with pytest.raises(BitstreamError):
+        read(data)
+    seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1e6
+    assert seconds < 1
+
+
+def test_more_steps_than_the_limit_are_refused_by_writer_and_reader() -> None:
+    with pytest.raises(BitstreamError, match="num_samples"):
+        Header(LAYOUT, MAX_STEPS * 160 + 1, "bomb:0000")
+    sound = Header(LAYOUT, MAX_STEPS * 160, "bomb:0000").to_bytes()
+    assert sound.endswith(b"\x80\x80\x80\x80\x0a")  # 2684354560
+    with pytest.raises(BitstreamError, match="num_samples = 2684354561"):
+        container.read(seal(sound[:-5] + b"\x81\x80\x80\x80\x0a"))

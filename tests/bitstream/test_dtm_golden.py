@@ -1,0 +1,62 @@
+"""Files of version 1 stay readable, here and by a program that has only docs/bitstream.md."""
+
+import json
+from pathlib import Path
+
+import dtm_reference
+import numpy as np
+import pytest
+from dtm_examples import MODELS, utterances
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtm_codec.bitstream import container
+from dtm_codec.bitstream.token_coder import TokenModel
+from dtm_codec.encoded import Encoded, Layout
+
+GOLDEN = Path(__file__).with_name("golden")
+FACTS = json.loads((GOLDEN / "golden.json").read_text())
+STATISTICS = TokenModel.from_arrays({name: np.array(values) for name, values in FACTS["statistics"].items()})
+FILES = sorted(path.name for path in GOLDEN.glob("*.dtm"))
+
+
+def expected(name: str) -> Encoded:
+    facts = FACTS[name.split("-")[0]]
+    layout = Layout(*(facts[field] for field in ("sample_rate", "hop_length", "token_bits", "stride")))
+    mask = np.array([bit == "1" for bit in facts["mask"]])
+    return Encoded(np.array(facts["codes"]), mask, facts["num_samples"], facts["model_id"], layout)
+
+
+def test_there_is_a_file_of_every_form() -> None:
+    flags = {(GOLDEN / name).read_bytes()[3] for name in FILES}
+    assert flags == {0x10, 0x11, 0x13, 0x14, 0x16}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_file_is_read(name: str) -> None:
+    assert container.read((GOLDEN / name).read_bytes(), STATISTICS) == expected(name)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_file_is_written_to_the_byte(name: str) -> None:
+    mode = "raw" if name.endswith("-raw.dtm") else "compact"
+    statistics = STATISTICS if name.endswith("-compact.dtm") else None
+    assert container.write(expected(name), mode, statistics) == (GOLDEN / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_file_is_read_by_the_reference(name: str) -> None:
+    facts = FACTS[name.split("-")[0]]
+    found = dtm_reference.read((GOLDEN / name).read_bytes(), FACTS["statistics"])
+    assert found | {"mask": "".join(str(int(kept)) for kept in found["mask"])} == facts
+
+
+@given(st.data(), st.sampled_from(sorted(MODELS)), st.sampled_from(["raw", "compact"]))
+def test_every_file_is_read_by_the_reference(data: st.DataObject, size: int, mode: str) -> None:
+    encoded = data.draw(utterances(codebook_size=size))
+    written = container.write(encoded, mode, MODELS[size])
+    statistics = {name: array.tolist() for name, array in MODELS[size].to_arrays().items()}
+    found = dtm_reference.read(written, statistics)
+    assert (found["mask"], found["codes"]) == (encoded.mask.tolist(), encoded.codes.tolist())
+    assert (found["num_samples"], found["model_id"]) == (encoded.num_samples, encoded.model_id)
+    assert Layout(*(found[field] for field in ("sample_rate", "hop_length", "token_bits", "stride"))) == encoded.layout
