@@ -47,7 +47,7 @@ def _register(panel: str, *commands: Callable[..., Any]) -> None:
 
 _register("Codec", codec.encode, codec.decode, codec.info, show.show, models.models)
 _register("Corpus", corpus.tokenize, corpus.detokenize)
-_register("Training", train.train)
+_register("Training", train.train, train.export, train.prepare, train.shard)
 _register("Web", web.serve)
 app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 

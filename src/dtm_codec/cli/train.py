@@ -1,7 +1,8 @@
-"""`dtm-codec train`: from speech to a model."""
+"""`dtm-codec train`, `export`, `prepare` and `shard`: from speech to a model that others can use."""
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -45,3 +46,54 @@ def train(
     folder = out or Path("runs") / settings.model.name
     last = run(settings, folder, resume=resume, max_minutes=math.inf if max_minutes is None else max_minutes)
     typer.echo(last)
+
+
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint, or folder of a run.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.", show_default=False)],
+    data: Annotated[
+        str | None,
+        typer.Option(help="Folder or manifest of speech to take token statistics from, for compact files."),
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="How much of it.", min=0.1)] = 60.0,
+    full: Annotated[
+        bool, typer.Option("--full", help="Add training.safetensors: optimizers and discriminators too.")
+    ] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store weights as 16-bit floats.")] = False,
+) -> None:
+    """Write a trained model for inference: averaged weights as safetensors and their configuration."""
+    import torch
+
+    from ..training.publishing import export as publish
+
+    dtype = torch.float16 if half else torch.float32
+    typer.echo(publish(checkpoint, output, data=data, minutes=minutes, full=full, dtype=dtype))
+
+
+class Corpus(str, Enum):
+    """Layouts on disk that `prepare` knows."""
+
+    librispeech = "librispeech"
+    mls = "mls"
+
+
+def prepare(
+    corpus: Annotated[Corpus, typer.Argument(help="How the files lie.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Where they lie, unpacked.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Manifest to write (.jsonl).", show_default=False)],
+) -> None:
+    """Write a manifest of a corpus: path, duration, text and speaker of every recording."""
+    from ..training.prepare import prepare as write_manifest
+
+    typer.echo(f"{write_manifest(corpus.value, folder, output)} recordings in {output}")
+
+
+def shard(
+    manifest: Annotated[Path, typer.Argument(help="Manifest (.jsonl) to pack.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the shards.", show_default=False)],
+    per_shard: Annotated[int, typer.Option(help="Recordings in each.", min=1)] = 1_000,
+) -> None:
+    """Pack the recordings of a manifest into tar shards (WebDataset), for training on a cluster."""
+    from ..training.prepare import write_shards
+
+    typer.echo(f"{write_shards(manifest, output, per_shard)} shards in {output}")

@@ -142,12 +142,15 @@ class ControllerConfig(Validated):
     """T of eta_t = eta0 / sqrt(1 + t / T)."""
     every: int = 1
     """U_ctrl: steps between two changes of tau."""
+    jitter: float = 0.0
+    """Each step runs at tau times a random factor from exp(-jitter) to exp(jitter): one model for many bitrates."""
 
     def __post_init__(self) -> None:
         require(0 <= self.momentum < 1, "controller.momentum", self.momentum, "0 ... 1")
         require(self.eta0 >= 0, "controller.eta0", self.eta0, ">= 0")
         require(self.decay_steps > 0, "controller.decay_steps", self.decay_steps, "> 0")
         require(self.every >= 1, "controller.every", self.every, ">= 1")
+        require(0 <= self.jitter <= 3, "controller.jitter", self.jitter, "0 ... 3")
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,8 @@ class TrainConfig(Validated):
     dev_every: int = 5_000
     """Steps between two evaluations on dev utterances."""
     dev_utterances: int = 16
+    token_minutes: float = 60.0
+    """The finished model gets the token statistics of this much training speech, for compact files; 0: none."""
     loggers: tuple[Logger, ...] = ("tensorboard",)
     """Beside metrics.jsonl, which is always written."""
 
@@ -205,6 +210,7 @@ class TrainConfig(Validated):
             require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
         require(self.devices is None or self.devices >= 1, "devices", self.devices, ">= 1 or null")
         require(self.checkpoint_minutes > 0, "checkpoint_minutes", self.checkpoint_minutes, "> 0")
+        require(self.token_minutes >= 0, "token_minutes", self.token_minutes, ">= 0")
         require(self.dev_utterances >= 0, "dev_utterances", self.dev_utterances, ">= 0")
         require(self.crop_samples > 1024, "data.crop_seconds", self.data.crop_seconds, "over 1024 samples")
         judged = self.discriminator.crop_seconds

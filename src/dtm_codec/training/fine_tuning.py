@@ -16,12 +16,12 @@ from .discriminators import Discriminators
 
 
 def initialize_from(source: str | PathLike[str], codec: DTMCodec, discriminators: Discriminators) -> list[str]:
-    """Copy matching weights from an exported folder or a checkpoint (its averaged weights and discriminators).
+    """Copy matching weights from a run or checkpoint (its averaged weights and discriminators) or an exported model.
 
     Returns lines for the log. tau is taken over only if the selector is the same: it means something else otherwise.
     """
     path = Path(source)
-    if path.suffix == ".ckpt":
+    if path.is_file() or checkpoints.latest(path) is not None:
         state = checkpoints.load(path)
         weights, selector = state["average"], state["config"]["model"]["selector"]
         report = _fill(discriminators, state["discriminators"], "discriminators")

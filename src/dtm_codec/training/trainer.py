@@ -30,11 +30,12 @@ from ..nn.transformer import Block
 from ..rate.controller import TauController
 from . import checkpoints, dev, losses
 from .config import TrainConfig
-from .data import Batch, DataError, batches
+from .data import Batch, DataError, batches, find_utterances, is_shards
 from .discriminators import Discriminators
 from .fine_tuning import initialize_from
 from .logs import RunLog, plot_losses
 from .optim import Average, build_optimizer, set_lr
+from .publishing import token_statistics
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,8 @@ class Trainer:
         if self.steers and self.controller is None:
             self._start_controller(audio)
 
-        output: Generated = self._generator(audio)
+        with self._jittered_tau():
+            output: Generated = self._generator(audio)
         codes, latents = self._gather(output.codes), self._gather(output.latents)
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
@@ -235,6 +237,18 @@ class Trainer:
             decay_steps=options.decay_steps,
             every=options.every,
         )
+
+    @contextmanager
+    def _jittered_tau(self) -> Iterator[None]:
+        """Run a step at a random rate around the steered one, the same on all processes."""
+        jitter = self.config.controller.jitter
+        if self.controller is None or jitter == 0:
+            yield
+            return
+        draw = np.random.default_rng((self.config.seed, 3, self.step)).uniform(-jitter, jitter)
+        self.codec.tau.fill_(self.controller.tau * math.exp(draw))
+        yield
+        self.codec.tau.fill_(self.controller.tau)
 
     def _steer(self, kept: int, frames: int) -> None:
         if self.controller is not None:
@@ -386,8 +400,15 @@ class Run:
         if self.fabric.is_global_zero:
             checkpoints.save(self.folder, step, self.trainer.state(), self.config.keep_every)
             if step % self.config.keep_every == 0 or step == self.config.max_steps:
-                self.trainer.average.module.save_pretrained(self.folder / "export")
+                self._export(final=step == self.config.max_steps)
         self.fabric.barrier()
+
+    def _export(self, final: bool) -> None:
+        """The averaged weights as a model folder; at the end with token statistics of the training speech."""
+        codec, source = self.trainer.average.module, self.config.data.train
+        if final and self.config.token_minutes and source is not None and not is_shards(source):
+            codec.token_model = token_statistics(codec, find_utterances(source), self.config.token_minutes)
+        codec.save_pretrained(self.folder / "export")
 
     def _evaluate(self, run_log: RunLog) -> None:
         """Scores and samples of the averaged weights, by the first process."""

@@ -1,0 +1,75 @@
+"""From a checkpoint to what others can use: an inference model, and the whole training state without pickle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..audio import read_audio
+from ..bitstream.token_coder import TokenModel
+from ..codec import DTMCodec
+from ..config import CodecConfig
+from ..errors import AudioError
+from ..nn.quantizers import VectorQuantizer
+from . import checkpoints
+from .data import Utterance, find_utterances
+
+log = logging.getLogger(__name__)
+
+
+def export(
+    checkpoint: str | PathLike[str],
+    folder: str | PathLike[str],
+    *,
+    data: str | PathLike[str] | None = None,
+    minutes: float = 60.0,
+    full: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> str:
+    """Write the averaged weights of a checkpoint (or of a run's last one) as a model folder; returns its id.
+
+    data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
+    full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
+    """
+    path = checkpoints.find(checkpoint)
+    state = checkpoints.load(path)
+    codec = DTMCodec(CodecConfig.from_dict(state["config"]["model"]))
+    codec.load_state_dict(state["average"])
+    codec.eval().requires_grad_(False)
+    if data is not None:
+        codec.token_model = token_statistics(codec, find_utterances(data), minutes)
+    model_id = codec.save_pretrained(folder, dtype)
+    if full:
+        checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)
+    return model_id
+
+
+def token_statistics(codec: DTMCodec, utterances: Sequence[Utterance], minutes: float) -> TokenModel:
+    """How often codes follow each other in at most `minutes` of speech, spread over the whole set."""
+    order = np.random.default_rng(0).permutation(len(utterances))
+    sequences = _code_sequences(codec, [utterances[i] for i in order], 60 * minutes)
+    quantizer = codec.quantizer
+    vectors = quantizer.codebook.detach().cpu() if isinstance(quantizer, VectorQuantizer) else None
+    directions = None if vectors is None else torch.nn.functional.normalize(vectors, dim=-1).numpy()
+    return TokenModel.fit(sequences, codec.config.quantizer.codebook_size, directions)
+
+
+def _code_sequences(
+    codec: DTMCodec, utterances: Sequence[Utterance], seconds: float
+) -> Iterator[npt.NDArray[np.int64]]:
+    for utterance in utterances:
+        if seconds <= 0:
+            return
+        try:
+            audio, rate = read_audio(utterance.path)
+        except AudioError as error:
+            log.warning("skipped: %s", error)
+            continue
+        seconds -= utterance.duration
+        yield codec.encode(audio, rate).codes
