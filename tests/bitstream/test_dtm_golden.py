@@ -10,7 +10,8 @@ from dtm_examples import MODELS, utterances
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtm_codec.bitstream import container
+from dtm_codec.bitstream import container, mask_coder
+from dtm_codec.bitstream.header import SAMPLE_RATES
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.encoded import Encoded, Layout
 
@@ -49,6 +50,16 @@ def test_golden_file_is_read_by_the_reference(name: str) -> None:
     facts = FACTS[name.split("-")[0]]
     found = dtm_reference.read((GOLDEN / name).read_bytes(), FACTS["statistics"])
     assert found | {"mask": "".join(str(int(kept)) for kept in found["mask"])} == facts
+
+
+def test_the_specification_shows_a_golden_file_and_the_tables_in_use() -> None:
+    text = Path(__file__).parents[2].joinpath("docs", "bitstream.md").read_text()
+    data = (GOLDEN / "vfr-compact.dtm").read_bytes()
+    for start in range(0, len(data), 16):
+        assert f"{start:04x}  {data[start : start + 16].hex(' ')}\n" in text
+    for span, row in enumerate(np.reshape(mask_coder.PRIOR, (mask_coder.MAX_SPAN, -1)), start=1):
+        assert f"| {span} | {' | '.join(map(str, row))} |\n" in text
+    assert ", ".join(map(str, SAMPLE_RATES)).replace(", 48000", " and 48000 Hz") in text
 
 
 @given(st.data(), st.sampled_from(sorted(MODELS)), st.sampled_from(["raw", "compact"]))
