@@ -1,0 +1,113 @@
+"""A real Chromium, driven by Selenium; tests skip where there is none."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.remote.webdriver import WebDriver  # noqa: E402
+from selenium.webdriver.remote.webelement import WebElement  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+PATIENCE = 40
+"""Seconds to wait for anything: a shared machine may be slow."""
+
+
+def found(*names: str) -> str:
+    path = next((path for name in names if (path := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"needs {names[0]}")
+    return path
+
+
+class Page:
+    """A browser with the few things that tests do."""
+
+    def __init__(self, driver: WebDriver) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    def __getitem__(self, name: str) -> WebElement:
+        return self.driver.find_element(By.ID, name)
+
+    def text(self, name: str) -> str:
+        return str(self[name].get_property("textContent"))
+
+    def number(self, name: str) -> float:
+        return float(self.text(name).split()[0].replace(",", ""))
+
+    def script(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def promise(self, code: str) -> Any:
+        """Run the body of an async function in the page."""
+        wrapped = f"const done = arguments[0]; (async () => {{ {code} }})().then(done, (e) => done(`failed: ${{e}}`));"
+        self.driver.set_script_timeout(PATIENCE)
+        return self.driver.execute_async_script(wrapped)
+
+    def press(self, *keys: str) -> None:
+        """Keys to whatever has the focus."""
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        return WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(lambda _: condition(), what)
+
+    def shows(self, name: str) -> Any:
+        return self.until(lambda: self[name].is_displayed(), f"{name} is not shown; {self.text('message')}")
+
+    def resize(self, width: int, height: int, *, scale: float = 1, dark: bool = False) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def screenshot(self, path: Path) -> None:
+        """All of the page, not only what fits the window."""
+        size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def complaints(self) -> list[str]:
+        """What the console says since the last call: errors, and refusals by the content security policy."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@contextmanager
+def browser(downloads: Path | None = None, microphone: Path | None = None) -> Iterator[Page]:
+    """A Chromium without a window. `microphone`: a WAV file that its microphone hears."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = found("chromium", "chromium-browser", "google-chrome")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--mute-audio",
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        *([f"--use-file-for-fake-audio-capture={microphone}"] if microphone else []),
+    ):
+        options.add_argument(argument)
+    if downloads:
+        options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    driver = webdriver.Chrome(options=options, service=Service(found("chromedriver")))
+    try:
+        page = Page(driver)
+        page.resize(1280, 900)
+        yield page
+    finally:
+        driver.quit()
