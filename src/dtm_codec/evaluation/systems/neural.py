@@ -212,7 +212,7 @@ class XCodec(_TransformersCodec):
 
 
 class SNAC(NeuralCodec):
-    """SNAC, three codebooks at 12, 23 and 47 Hz (Siuzdak 2024); the argument is its sample rate in kHz: 24, 32 or 44."""
+    """SNAC, three codebooks at 12, 23 and 47 Hz (Siuzdak 2024); the argument is its rate in kHz: 24, 32 or 44."""
 
     kind, setting, default = "SNAC", "kHz", 24
     hub_id = "hubertsiuzdak/snac_24khz"

@@ -1,0 +1,129 @@
+"""What a model's codes and selector do: codebook utilisation, NMSE, real-time factor and the selector's share of it.
+
+The columns that Tables 4 and 5 of the paper have beside the metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..audio import read_audio
+from ..files import write_atomically
+from ..selectors import build, nmse
+from . import SAMPLE_RATE, systems
+from .data import Utterance
+from .systems.ours import DTM
+
+MOST = 50
+"""Utterances looked at, spread over the set."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Of one system over a set."""
+
+    tokens: int
+    codes_used: int
+    codebook_size: int
+    nmse: float
+    """Squared error of segment means over the energy of z1, total over total (paper Section 4.4)."""
+    rtf: float
+    """Seconds of encode and decode per second of speech, one thread."""
+    share: float
+    """Per cent of that time spent in choosing the frames."""
+
+    @property
+    def utilisation(self) -> float:
+        """Codes that occur, of all codes; below tokens / codes whatever the model does."""
+        return self.codes_used / self.codebook_size
+
+
+def diagnose(name: str, utterances: Sequence[Utterance], cache: Path) -> Diagnostics:
+    """Run our system `name` over the set; what `cache` holds of the same model and set is not run again."""
+    system = systems.build(name)
+    assert isinstance(system, DTM)
+    chosen = [utterances[i] for i in np.unique(np.linspace(0, len(utterances) - 1, MOST).round().astype(int))]
+    key = f"{system.name} {system.identity} {' '.join(u.key for u in chosen)}"
+    known: dict[str, Any] = json.loads(cache.read_text()) if cache.is_file() else {}
+    if key not in known:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            known[key] = asdict(_diagnose(system, chosen))
+        finally:
+            torch.set_num_threads(threads)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(cache, json.dumps(known, indent=1).encode())
+    return Diagnostics(**known[key])
+
+
+def _diagnose(system: DTM, utterances: Sequence[Utterance]) -> Diagnostics:
+    codec = system.codec
+    if system.selector != codec.config.selector:  # make the swapped selector the codec's own, so that it can be timed
+        codec.config = replace(codec.config, selector=system.selector)
+        codec.selector = build(system.selector)
+        codec.tau.fill_(torch.nan)
+    clock = SelectorClock(codec.selector)
+    used: set[int] = set()
+    tokens, error, energy, spent, chosen, seconds = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for number, utterance in enumerate([utterances[0], *utterances]):
+        audio, _ = read_audio(utterance.path, SAMPLE_RATE)
+        clock.reset()
+        start = time.perf_counter()
+        encoded = codec.encode(audio, SAMPLE_RATE, **system.rate)
+        codec.decode(encoded)
+        elapsed = time.perf_counter() - start
+        if number == 0:
+            continue  # the first pass compiles and warms up
+        spent += elapsed - clock.calibrating
+        chosen += clock.choosing
+        seconds += encoded.duration_s
+        tokens += encoded.codes.size
+        used.update(encoded.codes.tolist())
+        z1 = codec.stage1(audio, SAMPLE_RATE).double()
+        own_energy = float(z1.square().sum())
+        error += nmse(z1, torch.from_numpy(encoded.mask)) * own_energy
+        energy += own_energy
+    return Diagnostics(
+        tokens, len(used), codec.config.quantizer.codebook_size, error / energy, spent / seconds, 100 * chosen / spent
+    )
+
+
+class SelectorClock:
+    """Times a selector's two steps in place. Trying several tau is calibration, the last decision is selection."""
+
+    def __init__(self, selector: Any) -> None:
+        self.reset()
+        selector.statistics = self._timed(selector.statistics, "statistics")
+        selector.keep = self._timed(selector.keep, "keep")
+
+    def reset(self) -> None:
+        """Forget what was timed."""
+        self._seconds: dict[str, list[float]] = {"statistics": [], "keep": []}
+
+    @property
+    def choosing(self) -> float:
+        """Seconds of the analysis and the last decision."""
+        return sum(self._seconds["statistics"]) + sum(self._seconds["keep"][-1:])
+
+    @property
+    def calibrating(self) -> float:
+        """Seconds of the decisions before the last."""
+        return sum(self._seconds["keep"][:-1])
+
+    def _timed(self, function: Callable[..., Any], step: str) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            result = function(*arguments)
+            self._seconds[step].append(time.perf_counter() - start)
+            return result
+
+        return timed

@@ -1,0 +1,40 @@
+"""Where trained models are: `DIR/s-vfr-50`, or the `export` folder of a training run of that name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import ConfigError
+
+FAMILIES = ("small", "paper")
+"""Twins for CPU, or the paper's own size."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Finds the models that a recipe names."""
+
+    folder: Path | None
+    family: str = "small"
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Name in recipes -> bundled name, folder or hub id, for models that are elsewhere."""
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ConfigError(f"family {self.family!r}; allowed: {', '.join(FAMILIES)}")
+
+    def find(self, name: str) -> str | None:
+        """What `dtm:` takes for the model of that name, or None if it is not trained yet."""
+        if name in self.given:
+            return self.given[name]
+        full = self.full_name(name)
+        for folder in (self.folder / full, self.folder / full / "export") if self.folder else ():
+            if (folder / "model.safetensors").is_file():
+                return str(folder)
+        return None
+
+    def full_name(self, name: str) -> str:
+        """Its name in this family: vfr-50 is s-vfr-50 among the small; fine-tuned ones are s-ple and ft-ple."""
+        return f"s-{name.removeprefix('ft-')}" if self.family == "small" else name

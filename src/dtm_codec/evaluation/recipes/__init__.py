@@ -1,0 +1,108 @@
+"""Recipes, one per result of the paper: YAML that names models, peers, test set and the paper's table beside them.
+
+kind systems      rows are systems, columns bits and metrics (Tables 1, 4, 5, 6, 8)
+kind pairs        each cell is FFR -> VFR with the relative change (Table 2)
+kind probing      linear probes on embeddings (Table 7)
+kind listening    ratings of a listening test (Table 3)
+kind figure       the rate-distortion figure (Figure 2)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ...errors import ConfigError
+from ..optional import require
+
+Kind = Literal["systems", "pairs", "probing", "listening", "figure"]
+Extra = Literal["codes", "speed", "nmse"]
+ORDER = (
+    "main",
+    "ffr-vfr",
+    "rate-distortion",
+    "listening",
+    "masking",
+    "codebook",
+    "selectors",
+    "probing",
+    "mls",
+)
+"""Of the paper."""
+
+
+@dataclass(frozen=True)
+class RecipeRow:
+    """One row: a peer by `system`, or one of our models by `model`."""
+
+    cells: tuple[str, ...]
+    """Leading cells."""
+    group: str | None = None
+    system: str | None = None
+    model: str | None = None
+    options: str | None = None
+    """Rate or selector of the model, as in `bitrate=800`."""
+    swap: str | None = None
+    """Options that make another model stand in."""
+    against: str | None = None
+    """Model that the change is relative to."""
+
+
+@dataclass(frozen=True)
+class ProbeSet:
+    """One probing set."""
+
+    name: str
+    set: str
+    """Value of the field `set` in a manifest."""
+    label: str
+    folds: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One result."""
+
+    name: str
+    title: str
+    kind: Kind
+    paper: str | None = None
+    """Table of the paper to stand beside it."""
+    where: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
+    bands: bool = False
+    """Group rows by realised bitrate, as the paper's main table does."""
+    extras: tuple[Extra, ...] = ()
+    swap_into: tuple[str, ...] = ()
+    sets: tuple[ProbeSet, ...] = ()
+    rows: tuple[RecipeRow, ...] = ()
+
+
+def load(name: str) -> Recipe:
+    """A recipe of the paper by name, or a YAML file of one's own."""
+    path = files(__package__).joinpath(f"{name}.yaml") if name in ORDER else Path(name)
+    if not path.is_file():
+        raise ConfigError(f"no recipe {name!r}; known: all, {', '.join(ORDER)}, or a YAML file")
+    yaml = require("yaml", "pyyaml")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows = tuple(_make(RecipeRow, row) for row in data.pop("rows", ()))
+        sets = tuple(_make(ProbeSet, row) for row in data.pop("sets", ()))
+        recipe: Recipe = _make(Recipe, {"name": Path(name).stem, **data, "rows": rows, "sets": sets})
+    except (yaml.YAMLError, AttributeError, TypeError) as error:
+        raise ConfigError(f"recipe {name!r}: {str(error).splitlines()[0]}") from None
+    if recipe.kind not in get_args(Kind):
+        raise ConfigError(f"recipe {name!r}: kind {recipe.kind!r}; allowed: {', '.join(get_args(Kind))}")
+    return recipe
+
+
+def _make(cls: Any, data: Mapping[str, Any]) -> Any:
+    known = {field.name for field in dataclasses.fields(cls)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise TypeError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})

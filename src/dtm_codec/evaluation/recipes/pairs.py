@@ -1,0 +1,80 @@
+"""FFR -> VFR on the same utterances: both values, the relative change and its paired interval (paper Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..optional import require
+from ..statistics import Estimate, relative_change, weighted_mean
+from ..summary import UTTERANCES, Summary
+from ..tables import Block, Cell, Column, Group, metric_columns
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """One metric, from the first system to the second; a positive change is better, whichever way the metric points."""
+
+    before: float
+    after: float
+    percent: Estimate
+
+    @property
+    def text(self) -> str:
+        """Change and interval."""
+        return f"{self.percent.mean:+.1f}%, {self.percent.low:+.1f} … {self.percent.high:+.1f}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two systems, all metrics."""
+
+    before_bps: float
+    after_bps: float
+    by_metric: dict[str, MetricChange]
+
+
+def changes(run: Path, summary: Summary, before: str, after: str) -> Change | None:
+    """From the run's own values of the utterances that both systems have; None if one has none."""
+    first, second = summary.systems[before], summary.systems[after]
+    if first.bps is None or second.bps is None:
+        return None
+    table = require("pyarrow.parquet", "pyarrow").read_table(run / UTTERANCES)
+    found = {}
+    for name, info in summary.metrics.items():
+        values: dict[str, dict[str, tuple[float, float]]] = {before: {}, after: {}}
+        for row in table.select(["system", "utterance", name, f"{name}.weight"]).to_pylist():
+            if row["system"] in values and row[name] is not None:
+                values[row["system"]][row["utterance"]] = (row[name], row[f"{name}.weight"])
+        shared = [utterance for utterance in values[before] if utterance in values[after]]
+        if shared:
+            old, new = ([values[system][u][0] for u in shared] for system in (before, after))
+            weights = [values[before][u][1] for u in shared]
+            percent = relative_change(old, new, weights, 1 if info.higher_is_better else -1)
+            found[name] = MetricChange(weighted_mean(old, weights).mean, weighted_mean(new, weights).mean, percent)
+    return Change(first.bps.total, second.bps.total, found)
+
+
+def pairs_block(
+    title: str, headings: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Change | None, str]], summary: Summary
+) -> Block:
+    """Rows of (leading cells, change, why there is none)."""
+    columns = {name: column for (name, _), column in metric_columns([summary.metrics]).items()}
+
+    def cells(change: Change | None) -> tuple[Cell, ...]:
+        if change is None:
+            return (Cell(),) * (1 + len(columns))
+        made = [Cell(f"{change.before_bps:.0f}→{change.after_bps:.0f}")]
+        for name, column in columns.items():
+            metric = change.by_metric.get(name)
+            decimals = summary.metrics[name].decimals
+            text = f"{metric.before:.{decimals}f}→{metric.after:.{decimals}f}" if metric else None
+            made.append(Cell(text, metric.text, column.judge) if metric and text else Cell())
+        return tuple(made)
+
+    body = tuple((*map(Cell, leading), *cells(change)) for leading, change, _ in rows)
+    notes = ["Each cell: FFR→VFR, change in per cent (+ is better) with its 95 % interval, resampled in pairs"]
+    notes += [f"{' '.join(leading)}: {missing}" for leading, _, missing in rows if missing]
+    all_columns = (*map(Column, headings), Column("Total bps"), *columns.values())
+    return Block(title, all_columns, (Group(None, body),), notes=tuple(notes))

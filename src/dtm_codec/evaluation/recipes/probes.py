@@ -1,0 +1,108 @@
+"""The probing table: models x sets, accuracy and F1 (paper Table 7)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...files import write_atomically
+from .. import systems
+from ..data import DataError, Utterance, read_data
+from ..layouts import read_layout
+from ..probing import EPOCHS, ProbeScore, embed_all, probe
+from ..runner import Progress
+from ..systems.ours import DTM
+from ..tables import Block, Cell, Column, Group, Row
+from . import ProbeSet, Recipe
+
+if TYPE_CHECKING:
+    from .run import Choice
+
+JUDGE = f"linear probe, {EPOCHS} epochs, AdamW 1e-3, folds by speaker"
+
+
+def read_sets(sources: Sequence[str], sets: Sequence[ProbeSet]) -> dict[str, list[Utterance]]:
+    """Utterances of each set that is at hand: from manifests with a field `set`, or NAME=FOLDER."""
+    found: dict[str, list[Utterance]] = {}
+    for source in sources:
+        name, equals, folder = source.partition("=")
+        if equals:
+            found[name] = read_layout(name, Path(folder))
+            continue
+        for wanted in sets:
+            try:
+                found[wanted.name] = read_data(source, [f"set={wanted.set}"])
+            except DataError:
+                if not Path(source).is_file():
+                    raise
+    return found
+
+
+def probing_block(
+    recipe: Recipe,
+    choices: Sequence[tuple[tuple[str, ...], Choice]],
+    sources: Sequence[str],
+    out: Path,
+    progress: Progress,
+) -> Block:
+    """Probe every model that is there on every set that is there; scores of a model and set are kept."""
+    sets = read_sets(sources, recipe.sets)
+    cache = out / "runs" / "probes.json"
+    known: dict[str, Any] = json.loads(cache.read_text()) if cache.is_file() else {}
+    present = [s for s in recipe.sets if s.name in sets]
+    models = [choice.system for _, choice in choices if choice.system]
+    total = len(models) * sum(len(sets[s.name]) for s in present)
+    done = 0
+
+    def step(count: int = 1) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
+    def score(model: str, probe_set: ProbeSet) -> ProbeScore:
+        utterances = sets[probe_set.name]
+        system = systems.build(model)
+        assert isinstance(system, DTM)
+        how = f"{system.name} {system.identity} {probe_set.label} {probe_set.folds}"
+        key = " ".join([how, *(u.key for u in utterances)])
+        if key in known:
+            step(len(utterances))
+        else:
+            features = embed_all(system, utterances, step)
+            known[key] = asdict(probe(features, utterances, probe_set.label, probe_set.folds))
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(cache, json.dumps(known).encode())
+        return ProbeScore(**known[key])
+
+    columns = [Column(f"{s.name} {measure}", JUDGE, True) for s in recipe.sets for measure in ("ACC", "F1")]
+    columns += [Column(f"ARCH {measure}", JUDGE, True) for measure in ("ACC", "F1")]
+
+    def row(leading: tuple[str, ...], scores: dict[str, ProbeScore]) -> Row:
+        values: list[float | None] = []
+        for s in recipe.sets:
+            values += [scores[s.name].accuracy, scores[s.name].f1] if s.name in scores else [None, None]
+        means = [sum(v) / len(v) for part in (0, 1) if (v := [x for x in values[part::2] if x is not None])]
+        values += means or [None, None]
+        return (*map(Cell, leading), *(Cell() if v is None else Cell(f"{v:.2f}", None, JUDGE, v) for v in values))
+
+    floor = ("Majority class", *[""] * (len(recipe.headings) - 1))
+    rows = [row(floor, {s.name: _majority(sets[s.name], s.label) for s in present})]
+    rows += [row(cells, {s.name: score(c.system, s) for s in present} if c.system else {}) for cells, c in choices]
+    notes = [f"{' '.join(cells)}: {choice.note}" for cells, choice in choices if choice.note]
+    notes += [f"{s.name}: no data given" for s in recipe.sets if s.name not in sets]
+    notes += [f"{s.name}: {len(sets[s.name])} utterances" for s in present]
+    if len(present) < len(recipe.sets):
+        notes.append("ARCH: mean over the sets at hand only")
+    headings = (*map(Column, recipe.headings), *columns)
+    return Block("Measured here (%)", headings, (Group(None, tuple(rows)),), notes=tuple(notes)).marked()
+
+
+def _majority(utterances: Sequence[Utterance], label: str) -> ProbeScore:
+    """Always the most frequent class: the floor."""
+    counts = Counter(u.value(label) for u in utterances)
+    share = max(counts.values()) / len(utterances)
+    return ProbeScore(100 * share, 100 * 2 * share / (1 + share) / len(counts), len(counts), len(utterances))

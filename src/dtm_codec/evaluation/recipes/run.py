@@ -1,0 +1,257 @@
+"""Recipes to a report: what they share is run once, models that are not there become rows that say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...errors import DTMCodecError
+from .. import figures, systems
+from ..data import Utterance, read_data
+from ..diagnostics import Diagnostics, diagnose
+from ..models import Models
+from ..paper import reference_block
+from ..rendering import Figure, Report, Section
+from ..runner import Progress, evaluate
+from ..summary import Summary
+from ..tables import Block, Cell, Column, Entry, grouped, systems_block
+from . import Recipe, RecipeRow
+from .pairs import Change, changes, pairs_block
+
+BANDS = {
+    1020: "Total bitrate > 1.0 kbps",
+    784: "0.8 kbps ≤ total bitrate ≤ 1.0 kbps",
+    490: "0.5 kbps ≤ total bitrate < 0.8 kbps",
+    0: "Total bitrate < 0.5 kbps",
+}
+"""Lowest bps of each band of the paper's main table; 2 % aside, for rates that are met on average."""
+NOT_CODED, NOT_THERE = "Not coded", "Not at hand"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a row stands for here: a system, or the reason why there is none."""
+
+    system: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user chose for all recipes."""
+
+    models: Models
+    metrics: Sequence[str]
+    out: Path
+    data: str | None = None
+    codes_data: str | None = None
+    """Larger set for codebook utilisation."""
+    probes: Sequence[str] = ()
+    """A manifest, or NAME=FOLDER of a published set."""
+    ratings: Path | None = None
+    jobs: int = 1
+
+
+@dataclass
+class Kitchen:
+    """Runs recipes; each test set is judged once for all of them."""
+
+    settings: Settings
+    progress: Callable[[str], Progress]
+    """Progress callback for a named piece of work."""
+    _summaries: dict[tuple[str, ...], Summary] = field(default_factory=dict)
+    _usable: dict[str, str] = field(default_factory=dict)
+
+    def cook(self, recipes: Sequence[Recipe]) -> list[Path]:
+        """Run and write the report; returns its files."""
+        self.settings.out.mkdir(parents=True, exist_ok=True)
+        judged = [r for r in recipes if r.kind in ("systems", "pairs", "figure")]
+        for where in dict.fromkeys(r.where for r in judged):
+            self._judge(where, [r for r in judged if r.where == where])
+        sections = tuple(Section(r.title, self._text(r), self._items(r)) for r in recipes)
+        text = (
+            "Measured rows come from the models and test sets at hand; reference rows are the paper's, by its own "
+            "judges on its own test set, and stand in tables of their own. Bits are counted from what is transmitted."
+        )
+        return Report("DTM-Codec: the paper's results", text, sections).write(self.settings.out)
+
+    # Systems
+
+    def choice(self, recipe: Recipe, row: RecipeRow) -> Choice:
+        """The system of a row, or why there is none."""
+        if row.system:
+            reason = self._reason(row.system)
+            return Choice(None, reason) if reason else Choice(row.system)
+        assert row.model is not None
+        model = self.settings.models.find(row.model)
+        if model:
+            return Choice(f"dtm:{model}" + (f"?{row.options}" if row.options else ""))
+        missing = f"{self.settings.models.full_name(row.model)} is not trained yet"
+        if row.swap:
+            for name in recipe.swap_into:
+                stand_in = self.settings.models.find(name)
+                if stand_in:
+                    note = f"{missing}; selector swapped into {self.settings.models.full_name(name)}"
+                    return Choice(f"dtm:{stand_in}?{row.swap}", note)
+        return Choice(None, missing)
+
+    def _reason(self, system: str) -> str:
+        """Why a peer cannot run here; empty if it can."""
+        if system not in self._usable:
+            try:
+                peer = systems.build(system)
+                peer.identity, peer.parameters  # noqa: B018  (a program answers, weights load)
+                self._usable[system] = ""
+            except DTMCodecError as error:
+                self._usable[system] = str(error)
+        return self._usable[system]
+
+    def _judge(self, where: tuple[str, ...], recipes: Sequence[Recipe]) -> None:
+        names: dict[str, None] = {}
+        for recipe in recipes:
+            for row in recipe.rows:
+                choice = self.choice(recipe, row)
+                if choice.system:
+                    names[choice.system] = None
+                other = self.settings.models.find(row.against) if row.against else None
+                if other:
+                    names[f"dtm:{other}"] = None
+        folder = self._run_folder(where)
+        self._summaries[where] = evaluate(
+            list(names),
+            self.settings.metrics,
+            self._utterances(where),
+            folder,
+            jobs=self.settings.jobs,
+            source=" ".join([Path(self._data).name, *where]),
+            progress=self.progress(f"evaluate {' '.join(where)}"),
+        )
+
+    def _run_folder(self, where: tuple[str, ...]) -> Path:
+        return self.settings.out / "runs" / (re.sub(r"[^\w.-]+", "-", "_".join(where).replace("!=", "-not-")) or "all")
+
+    @property
+    def _data(self) -> str:
+        if self.settings.data is None:
+            raise DTMCodecError("this recipe needs a test set: give --data MANIFEST or a folder")
+        return self.settings.data
+
+    def _utterances(self, where: tuple[str, ...]) -> list[Utterance]:
+        return read_data(self._data, where)
+
+    # Results
+
+    def _text(self, recipe: Recipe) -> str:
+        summary = self._summaries.get(recipe.where) if recipe.kind in ("systems", "pairs", "figure") else None
+        if summary is None:
+            return ""
+        return f"{summary.utterances} utterances of {summary.source}; means with 95 % bootstrap intervals."
+
+    def _items(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
+        make = {
+            "systems": self._systems,
+            "pairs": self._pairs,
+            "figure": self._figure,
+            "probing": self._probing,
+            "listening": self._listening,
+        }[recipe.kind]
+        reference = (reference_block(recipe.paper),) if recipe.paper else ()
+        return (*make(recipe), *reference)
+
+    def _systems(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
+        summary = self._summaries[recipe.where]
+        entries = []
+        for row in recipe.rows:
+            choice = self.choice(recipe, row)
+            result = summary.systems[choice.system] if choice.system else None
+            change = self._change(recipe, row, choice)
+            texts = {name: metric.text for name, metric in change.by_metric.items()} if change else None
+            entries.append((row, Entry(row.cells, result, self._extras(recipe, choice), choice.note, texts)))
+        titles = {id(entry): _band(entry) if recipe.bands else row.group for row, entry in entries}
+        groups = grouped([entry for _, entry in entries], lambda entry: titles[id(entry)])
+        if recipe.bands:
+            order = [NOT_CODED, *BANDS.values(), NOT_THERE]
+            groups.sort(key=lambda group: order.index(group[0]))
+        relative = any(row.against for row in recipe.rows)
+        notes = ["VFR rows: change from FFR at the same rate, with its 95 % interval"] if relative else []
+        return (systems_block("Measured here", recipe.headings, groups, [summary], _extra_columns(recipe), notes),)
+
+    def _change(self, recipe: Recipe, row: RecipeRow, choice: Choice) -> Change | None:
+        other = self.settings.models.find(row.against) if row.against else None
+        if not choice.system or not other:
+            return None
+        summary = self._summaries[recipe.where]
+        before, after = f"dtm:{other}", choice.system
+        return changes(self._run_folder(recipe.where), summary, before, after)
+
+    def _pairs(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
+        rows = []
+        for row in recipe.rows:
+            choice = self.choice(recipe, row)
+            change = self._change(recipe, row, choice)
+            missing = "" if change else "one of the two models is not trained yet"
+            rows.append((row.cells, change, missing))
+        return (pairs_block("Measured here", recipe.headings, rows, self._summaries[recipe.where]),)
+
+    def _figure(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
+        summary = self._summaries[recipe.where]
+        names = {c.system for row in recipe.rows if (c := self.choice(recipe, row)).system}
+        shown = {name: system for name, system in summary.systems.items() if name in names}
+        subset = Summary(summary.source, summary.utterances, summary.metrics, shown)
+        figure = figures.rate_distortion([subset], self.settings.out)
+        entries = [Entry((system.title,), system) for system in shown.values()]
+        points = systems_block("Points of the figure", ("System",), [(None, entries)], [summary])
+        return (*((figure,) if figure else ()), points)
+
+    def _extras(self, recipe: Recipe, choice: Choice) -> tuple[Cell, ...]:
+        if not recipe.extras or not choice.system:
+            return ()
+        utterances = self._utterances(recipe.where)
+        if "codes" in recipe.extras and self.settings.codes_data:
+            utterances = read_data(self.settings.codes_data)
+        found = diagnose(choice.system, utterances, self.settings.out / "runs" / "diagnostics.json")
+        return tuple(cell for extra in recipe.extras for cell in _EXTRAS[extra][1](found))
+
+    def _probing(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
+        from .probes import probing_block
+
+        choices = [(row.cells, self.choice(recipe, row)) for row in recipe.rows]
+        return (probing_block(recipe, choices, self.settings.probes, self.settings.out, self.progress("probe")),)
+
+    def _listening(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
+        from ..listening import listening_block, read_ratings
+
+        if self.settings.ratings is None:
+            note = "No ratings given: run `dtm-codec listening`, then pass its CSV with --ratings."
+            return (Block("Measured here", (Column("System"),), (), notes=(note,)),)
+        return (listening_block(read_ratings(self.settings.ratings)),)
+
+
+def _band(entry: Entry) -> str:
+    if entry.system is None or entry.system.bps is None:
+        return NOT_THERE
+    if entry.system.series in ("Reference", "Low-pass anchor"):
+        return NOT_CODED
+    total = entry.system.bps.total
+    return next(title for lowest, title in BANDS.items() if total >= lowest)
+
+
+def _utilisation(found: Diagnostics) -> tuple[Cell, ...]:
+    detail = f"{found.codes_used} codes in {found.tokens} tokens"
+    return (Cell(str(found.codebook_size)), Cell(f"{found.utilisation:.2f}", detail))
+
+
+_EXTRAS: dict[str, tuple[tuple[Column, ...], Callable[[Diagnostics], tuple[Cell, ...]]]] = {
+    "codes": ((Column("|C|"), Column("Util.")), _utilisation),
+    "speed": (
+        (Column("RTF", None, False), Column("Share (%)", None, False)),
+        lambda d: (Cell(f"{d.rtf:.4f}", value=d.rtf), Cell(f"{d.share:.2f}", value=d.share)),
+    ),
+    "nmse": ((Column("NMSE", None, False),), lambda d: (Cell(f"{d.nmse:.4f}", value=d.nmse),)),
+}
+
+
+def _extra_columns(recipe: Recipe) -> tuple[Column, ...]:
+    return tuple(column for extra in recipe.extras for column in _EXTRAS[extra][0])

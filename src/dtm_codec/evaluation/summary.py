@@ -1,0 +1,198 @@
+"""A finished run: `utterances.parquet` with every value, and `summary.json` with means and 95 % intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import DTMCodecError
+from ..files import atomic_path, write_atomically
+from .data import Utterance
+from .journal import Result
+from .metrics import Metric
+from .optional import require
+from .statistics import Estimate, weighted_mean
+from .systems import System
+
+SUMMARY, UTTERANCES = "summary.json", "utterances.parquet"
+FORMAT = 1
+
+
+class SummaryError(DTMCodecError):
+    """A folder that holds no finished run."""
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """How a metric is read."""
+
+    label: str
+    unit: str
+    higher_is_better: bool
+    decimals: int
+    judge: str
+
+
+@dataclass(frozen=True)
+class JudgedEstimate(Estimate):
+    """A mean, and who judged."""
+
+    judge: str
+
+
+@dataclass(frozen=True)
+class Bps:
+    """Bits a second of a set: total bits / total duration."""
+
+    content: float
+    position: float
+    total: float
+    written: float
+    """Payload as the format writes it."""
+
+
+@dataclass(frozen=True)
+class SystemSummary:
+    """One system over the whole set."""
+
+    title: str
+    series: str
+    identity: str
+    parameters: int | None
+    utterances: int
+    seconds: float
+    failures: dict[str, str]
+    """Utterance -> why the system failed on it."""
+    bps: Bps | None
+    """None if it failed on all."""
+    metrics: dict[str, JudgedEstimate]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run."""
+
+    source: str
+    utterances: int
+    metrics: dict[str, MetricInfo]
+    systems: dict[str, SystemSummary]
+    format: int = field(default=FORMAT)
+
+    def save(self, folder: Path) -> None:
+        """Write `summary.json`."""
+        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        write_atomically(folder / SUMMARY, text.encode() + b"\n")
+
+    @staticmethod
+    def load(folder: Path) -> Summary:
+        """Read `summary.json`."""
+        try:
+            data = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise SummaryError(f"{folder} holds no finished run: no {SUMMARY} that can be read") from None
+        if data.get("format") != FORMAT:
+            raise SummaryError(f"{folder / SUMMARY} has format {data.get('format')!r}; this version reads {FORMAT}")
+        systems = {
+            name: SystemSummary(
+                **{
+                    **entry,
+                    "bps": Bps(**entry["bps"]) if entry["bps"] else None,
+                    "metrics": {metric: JudgedEstimate(**value) for metric, value in entry["metrics"].items()},
+                }
+            )
+            for name, entry in data["systems"].items()
+        }
+        infos = {name: MetricInfo(**info) for name, info in data["metrics"].items()}
+        return Summary(data["source"], data["utterances"], infos, systems)
+
+
+def summarise(
+    results: Mapping[tuple[str, str], Result],
+    systems: Sequence[System],
+    metrics: Sequence[Metric],
+    utterances: Mapping[str, Utterance],
+    out: Path,
+    source: str,
+) -> Summary:
+    """Write both files from the results of these systems on these utterances."""
+    chosen = [results[system.name, key] for system in systems for key in utterances if (system.name, key) in results]
+    _write_utterances(chosen, metrics, utterances, out / UTTERANCES)
+    summary = Summary(
+        source,
+        len(utterances),
+        {m.name: MetricInfo(m.label, m.unit, m.higher_is_better, m.decimals, m.judge) for m in metrics},
+        {s.name: _summary_of(s, [r for r in chosen if r.system == s.name], metrics, utterances) for s in systems},
+    )
+    summary.save(out)
+    return summary
+
+
+def _summary_of(
+    system: System, results: list[Result], metrics: Sequence[Metric], utterances: Mapping[str, Utterance]
+) -> SystemSummary:
+    good = [result for result in results if result.error is None]
+    seconds = sum(result.seconds for result in good)
+    estimates = {}
+    for metric in metrics:
+        scores = [score for result in good if (score := result.scores.get(metric.name)) is not None]
+        if scores:
+            estimate = weighted_mean([s.value for s in scores], [s.weight for s in scores])
+            estimates[metric.name] = JudgedEstimate(**vars(estimate), judge=metric.judge)
+    bps = None
+    if good:
+        content, position = sum(r.content_bits for r in good) / seconds, sum(r.position_bits for r in good) / seconds
+        bps = Bps(content, position, content + position, sum(r.written_bits for r in good) / seconds)
+    return SystemSummary(
+        system.title,
+        system.series,
+        system.identity,
+        system.parameters if good else None,
+        len(good),
+        seconds,
+        {utterances[result.utterance].id: result.error for result in results if result.error is not None},
+        bps,
+        estimates,
+    )
+
+
+def _write_utterances(
+    results: list[Result], metrics: Sequence[Metric], utterances: Mapping[str, Utterance], path: Path
+) -> None:
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        utterance = utterances[result.utterance]
+        row: dict[str, Any] = {
+            "system": result.system,
+            "utterance": utterance.id,
+            "set": utterance.set,
+            "lang": utterance.language,
+            "speaker": utterance.speaker,
+            "seconds": result.seconds,
+            "content_bits": result.content_bits,
+            "position_bits": result.position_bits,
+            "total_bits": result.content_bits + result.position_bits,
+            "written_bits": result.written_bits,
+            "error": result.error,
+        }
+        for metric in metrics:
+            score = result.scores.get(metric.name)
+            row[metric.name] = score.value if score else None
+            row[f"{metric.name}.weight"] = score.weight if score else None
+            row[f"{metric.name}.note"] = score.note if score else None
+        rows.append(row)
+    kinds = {"bits": arrow.int64(), "seconds": arrow.float64(), "weight": arrow.float64()}
+    names = {metric.name: arrow.float64() for metric in metrics}
+    schema = arrow.schema(
+        [
+            (name, names.get(name) or kinds.get(re.split(r"[._]", name)[-1], arrow.string()))
+            for name in (rows[0] if rows else {})
+        ]
+    )
+    with atomic_path(path) as temporary:
+        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), temporary)
