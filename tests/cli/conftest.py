@@ -7,12 +7,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from cli_support import Result, Run, sweep
 
 from dtm_codec import DTMCodec, preset
 from dtm_codec.audio import write_audio
+from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.cli import main
 
 
@@ -33,24 +35,31 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.Ca
     return call
 
 
-def tiny_codec(name: str) -> DTMCodec:
+def save_tiny_codec(name: str, folder: Path) -> None:
+    """An untrained model of a few thousand parameters, with token statistics of one sound."""
     sizes = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
     torch.manual_seed(0)
-    return DTMCodec(replace(preset(name), name=name[-9:], dim=32, heads=2, mlp_hidden=48, **sizes)).eval()
+    codec = DTMCodec(replace(preset(name), dim=32, heads=2, mlp_hidden=48, **sizes)).eval()
+    codes = codec.encode(sweep(), 16_000).codes
+    codec.token_model = TokenModel.from_counts(
+        np.bincount(codes, minlength=codec.config.quantizer.codebook_size) + 0.01
+    )
+    codec.save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an untrained VFR model of a few thousand parameters."""
+    """The folder of a variable-rate model."""
     folder = tmp_path_factory.mktemp("model")
-    tiny_codec("s-vfr-50").save_pretrained(folder)
+    save_tiny_codec("s-vfr-50", folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def fixed_rate_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a fixed-rate model."""
     folder = tmp_path_factory.mktemp("fixed-rate-model")
-    tiny_codec("s-ffr-50").save_pretrained(folder)
+    save_tiny_codec("s-ffr-50", folder)
     return folder
 
 

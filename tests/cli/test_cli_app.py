@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from cli_support import Run
 
 from dtm_codec import PRESETS, __version__
@@ -33,15 +35,17 @@ def test_help_needs_no_heavy_package() -> None:
 
 
 def test_every_command_and_option_has_help(run: Run) -> None:
-    import typer.main
+    def check(command: Any, path: tuple[str, ...]) -> None:
+        assert command.help, path
+        assert run(*path, "--help").code == 0
+        for parameter in command.params:
+            assert parameter.help, f"{path} {parameter.name}"
+        for name, below in getattr(command, "commands", {}).items():
+            check(below, (*path, name))
 
     group = typer.main.get_command(app)
     assert {"encode", "decode", "info", "show", "models"} <= group.commands.keys()
-    for name, command in group.commands.items():
-        assert command.help, name
-        for parameter in command.params:
-            assert getattr(parameter, "help", None), f"{name} {parameter.name}"
-        assert run(name, "--help").code == 0
+    check(group, ())
 
 
 def test_a_wrong_command_exits_2(run: Run) -> None:
