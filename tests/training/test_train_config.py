@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dtm_codec import hub
 from dtm_codec.config import PRESETS, preset
 from dtm_codec.errors import ConfigError
 from dtm_codec.training.config import TrainConfig, load_config
@@ -69,7 +70,7 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
 
 def test_every_preset_has_its_configuration() -> None:
     runs = [*(CONFIGS / "paper").glob("*.yaml"), *(CONFIGS / "small").glob("*.yaml")]
-    assert {load_config(run).model.name for run in runs} == set(PRESETS)
+    assert {load_config(run).model.name for run in runs} == {*PRESETS, hub.DEFAULT_MODEL}
 
 
 def test_paper_runs_are_the_papers() -> None:

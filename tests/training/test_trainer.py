@@ -89,6 +89,18 @@ def test_controller_reaches_the_keep_ratio(tmp_path: Path) -> None:
     assert float(trainer.average.module.tau) == float(trainer.codec.tau) == trainer.controller.tau
 
 
+def test_jitter_trains_at_many_rates_around_the_steered_tau(tmp_path: Path) -> None:
+    still = ["optimizer.lr=1e-9", "optimizer.min_lr=1e-9", "discriminator.start=1000", "controller.eta0=0"]
+    config = support.tiny(tmp_path, *still, "controller.jitter=0.6")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    crops = Crops(InMemory(find_utterances(support.SAMPLES), 16_000), config.data, config.crop_samples, seed=0)
+    metrics = [trainer.train_step(crops[step]) for step in range(20)]
+    kept = [m["keep_ratio"] for m in metrics]
+    assert min(kept) < 0.4
+    assert max(kept) > 0.6
+    assert {m["tau"] for m in metrics} == {float(trainer.codec.tau)}
+
+
 def test_exploding_loss_stops_with_step_batch_and_checkpoint(tmp_path: Path) -> None:
     train(support.tiny(tmp_path, "max_steps=4"), tmp_path / "run")
     with pytest.raises(TrainingError, match=r"step 4: .*\.flac@\d+.*last good checkpoint: .*step-00000004\.ckpt"):
