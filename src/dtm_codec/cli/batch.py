@@ -23,7 +23,7 @@ STREAM = "-"
 
 
 class FileError(DTMCodecError):
-    """A file that is not there to be read, or is there and must not be written."""
+    """A file that is not there to be read, or that cannot or must not be written."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,11 @@ class Job:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             return
-        self.target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.target, data)
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.target, data)
+        except OSError as error:
+            raise FileError(f"cannot write {self.target}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True)
