@@ -1,0 +1,91 @@
+"""Standard layouts become manifests; manifests become shards; shards become the batches that files would."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from dtm_codec.training.config import DataConfig
+from dtm_codec.training.data import DataError, batches, find_utterances
+from dtm_codec.training.prepare import prepare, write_shards
+
+CONFIG = DataConfig(crop_seconds=0.25, batch_size=4, workers=1)
+
+
+def noise(path: Path, seconds: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    samples = 0.1 * np.random.default_rng(path.name.encode()[0]).standard_normal(int(16_000 * seconds))
+    soundfile.write(path, samples, 16_000)
+
+
+def read(manifest: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in manifest.read_text().splitlines()]
+
+
+def test_librispeech(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    chapter = tmp_path / "LibriSpeech" / "dev-clean" / "84" / "121123"
+    noise(chapter / "84-121123-0000.flac", 1.0)
+    noise(chapter / "84-121123-0001.flac", 0.5)
+    transcript = "84-121123-0000 GO ON\n84-121123-0001 I DID\n84-121123-0002 THE FILE IS MISSING\n"
+    (chapter / "84-121123.trans.txt").write_text(transcript)
+    manifest = tmp_path / "dev.jsonl"
+    assert prepare("librispeech", tmp_path / "LibriSpeech", manifest) == 2
+    expected = "LibriSpeech/dev-clean/84/121123/84-121123-0000.flac"
+    assert read(manifest)[0] == {"audio_filepath": expected, "duration": 1.0, "text": "go on", "speaker": "84"}
+    assert "84-121123-0002.flac" in caplog.text
+    assert [u.duration for u in find_utterances(manifest)] == [1.0, 0.5]
+
+
+def test_mls(tmp_path: Path) -> None:
+    split = tmp_path / "mls_polish" / "test"
+    noise(split / "audio" / "6892" / "10049" / "6892_10049_000000.flac", 1.0)
+    (split / "transcripts.txt").write_text("6892_10049_000000\tmoże być\n", encoding="utf-8")
+    (tmp_path / "manifests").mkdir()
+    manifest = tmp_path / "manifests" / "polish.jsonl"
+    assert prepare("mls", tmp_path / "mls_polish", manifest) == 1
+    (entry,) = read(manifest)
+    assert (entry["text"], entry["speaker"]) == ("może być", "6892")
+    assert find_utterances(manifest)[0].path.exists()
+
+
+def test_wrong_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no librispeech recordings"):
+        prepare("librispeech", tmp_path, tmp_path / "out.jsonl")
+    with pytest.raises(DataError, match="no such folder"):
+        prepare("mls", tmp_path / "missing", tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> str:
+    for name in "abcdef":
+        noise(tmp_path / f"{name}.wav", 1.0)
+    entries = [{"audio_filepath": f"{name}.wav", "duration": 1.0} for name in "abcdef"]
+    manifest = tmp_path / "train.jsonl"
+    manifest.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert write_shards(manifest, tmp_path / "shards", per_shard=2) == 3
+    return str(tmp_path / "shards" / "{000000..000002}.tar")
+
+
+def test_shards_stream_crops_of_every_recording(shards: str) -> None:
+    options = {"sample_rate": 16_000, "crop_samples": 4000, "seed": 0, "rank": 0}
+    stream = list(islice(batches(shards, CONFIG, step=0, world=1, **options), 30))
+    assert all(batch.audio.shape == (4, 4000) and batch.audio.abs().max() > 0.1 for batch in stream)
+    recordings = {item.partition("@")[0] for batch in stream for item in batch.items}
+    assert len(recordings) == 6
+
+
+def test_processes_read_different_shards(shards: str) -> None:
+    options = {"sample_rate": 16_000, "crop_samples": 4000, "seed": 0, "step": 0}
+    seen = []
+    for rank in range(2):
+        stream = islice(batches(shards, CONFIG, rank=rank, world=2, **options), 8)
+        seen.append({item.partition("@")[0] for batch in stream for item in batch.items})
+    assert not seen[0] & seen[1]
+    with pytest.raises(DataError, match="3 shards for 4 processes"):
+        batches(shards, CONFIG, rank=0, world=4, **options)

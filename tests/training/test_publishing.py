@@ -1,0 +1,109 @@
+"""Exports hold averaged weights and token statistics; a published state resumes and fine-tunes as a checkpoint does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import training_support as support
+from lightning_fabric import Fabric
+
+from dtm_codec import DTMCodec
+from dtm_codec.audio import read_audio, sample_path
+from dtm_codec.encoded import Encoded
+from dtm_codec.training import checkpoints
+from dtm_codec.training.publishing import export
+from dtm_codec.training.trainer import Trainer, train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("published")
+    train(support.tiny(folder, "max_steps=4"), folder / "run")
+    return folder / "run"
+
+
+def test_finished_run_has_a_model_with_token_statistics(run: Path) -> None:
+    codec = DTMCodec.from_pretrained(run / "export")
+    assert codec.token_model is not None
+    audio, rate = read_audio(sample_path())
+    encoded = codec.encode(audio[:rate], rate)
+    assert Encoded.from_bytes(encoded.to_bytes("compact")) == encoded
+    assert codec.decode(encoded).shape == (rate,)
+
+
+def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
+    model_id = export(run, tmp_path / "model", data=support.SAMPLES, minutes=0.05)
+    codec = DTMCodec.from_pretrained(tmp_path / "model")
+    assert codec.model_id == model_id
+    average = checkpoints.load(run)["average"]
+    for name, tensor in codec.state_dict().items():
+        if name != "quantizer.idle":
+            assert torch.equal(tensor, average[name]), name
+    export(run, tmp_path / "half", dtype=torch.float16)
+    size, half = (sum(f.stat().st_size for f in (tmp_path / n).iterdir()) for n in ("model", "half"))
+    assert half < 0.7 * size
+    assert DTMCodec.from_pretrained(tmp_path / "half").token_model is None
+
+
+def test_published_state_is_the_checkpoint(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "model", full=True)
+    published = tmp_path / "model" / checkpoints.PUBLISHED
+    assert_equal(checkpoints.load(published), checkpoints.load(run))
+
+
+def assert_equal(ours: object, theirs: object) -> None:
+    if isinstance(theirs, dict):
+        assert isinstance(ours, dict)
+        assert set(ours) == set(theirs)
+        for key in theirs:
+            assert_equal(ours[key], theirs[key])
+    elif isinstance(theirs, list | tuple):
+        assert isinstance(ours, list)
+        for ours_item, theirs_item in zip(ours, theirs, strict=True):
+            assert_equal(ours_item, theirs_item)
+    elif isinstance(theirs, torch.Tensor):
+        np.testing.assert_array_equal(ours, theirs)  # NaN equals NaN
+    else:
+        assert ours == theirs
+
+
+def test_a_published_state_resumes_to_the_same_curve(run: Path, tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "max_steps=6", "token_minutes=0")
+    shutil.copytree(run, tmp_path / "checkpoint")
+    train(config, tmp_path / "checkpoint", resume=True)
+    export(run, tmp_path / "published", full=True)
+    train(config, tmp_path / "published", resume=True)
+    assert support.curve(tmp_path / "published") == support.curve(tmp_path / "checkpoint")[-2:]
+
+
+@pytest.mark.parametrize("source", ["run", "checkpoint", "export", "published"])
+def test_fine_tuning_takes_over_what_fits(run: Path, tmp_path: Path, source: str) -> None:
+    paths = {
+        "run": run,
+        "checkpoint": run / "step-00000004.ckpt",
+        "export": run / "export",
+        "published": tmp_path / "m",
+    }
+    if source == "published":
+        export(run, paths[source], full=True)
+    changes = ["model.selector.name=threshold", "model.quantizer.codebook_size=32", "discriminator.start=0"]
+    config = support.tiny(tmp_path, *changes, f"init_from={paths[source]}")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    state = checkpoints.load(run)
+    ours = trainer.codec.state_dict()
+    for name in ("enc1.norm.weight", "head.project.weight", "up.embedding", "quantizer.project_in.weight"):
+        assert torch.equal(ours[name], state["average"][name]), name
+    assert ours["quantizer.codebook"].shape == (32, 4)
+    assert torch.isnan(ours["tau"])  # another selector measures something else
+    name = "members.0.convolutions.0.parametrizations.weight.original1"
+    same = torch.equal(trainer.discriminators.state_dict()[name], state["discriminators"][name])
+    assert same == (source != "export")
+
+
+def test_same_selector_keeps_its_tau(run: Path, tmp_path: Path) -> None:
+    trainer = Trainer(support.tiny(tmp_path, f"init_from={run}"), Fabric(accelerator="cpu", devices=1))
+    assert float(trainer.codec.tau) == float(checkpoints.load(run)["average"]["tau"])
