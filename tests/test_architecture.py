@@ -15,7 +15,7 @@ PACKAGE = Path(dtm_codec.__file__).parent
 
 GROUND = {"encoded", "config", "errors", "files", "audio"}
 PARTS = {"nn", "selectors", "rate", "bitstream"}
-CORE = {"codec", "hub"}
+CORE = {"codec", "network", "hub"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from dtm_codec import DTMCodec
-from dtm_codec import codec as codec_module
 from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.config import PAPER_PRESETS, PRESETS, SMALL_PRESETS, CodecConfig, SelectorConfig, preset
 from dtm_codec.encoded import Encoded
@@ -61,21 +60,21 @@ def test_every_preset_runs_batched_as_single_and_keeps_lengths(name: str, uttera
 @pytest.mark.parametrize(
     ("name", "selector"), list(itertools.product(["s-vfr-50", "s-avgrep"], ["ple", "lagrangian", "greedy"]))
 )
-def test_pieces_equal_the_whole(name: str, selector: str, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_equal_the_whole(name: str, selector: str, speech: np.ndarray) -> None:
     codec = tiny(name)
     whole = [codec.encode(x, 16_000, selector=selector) for x in (speech, speech[:30_000])]
     audio = codec.decode(whole)
-    monkeypatch.setattr(codec_module, "PIECE", 64)
+    codec.piece = 64
     pieces = [codec.encode(x, 16_000, selector=selector) for x in (speech, speech[:30_000])]
     assert_same_codes(whole, pieces)
     for a, b in zip(audio, codec.decode(whole), strict=True):
         assert np.abs(a - b).max() < 1e-4
 
 
-def test_log_mel_selection_in_pieces_equals_the_whole(speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_mel_selection_in_pieces_equals_the_whole(speech: np.ndarray) -> None:
     codec = tiny("s-vfr-50", selector=SelectorConfig(features="logmel", distance="l2"))
     whole = codec.encode(speech, 16_000)
-    monkeypatch.setattr(codec_module, "PIECE", 64)
+    codec.piece = 64
     assert_same_codes([whole], [codec.encode(speech, 16_000)])
 
 

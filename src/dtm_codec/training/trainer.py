@@ -21,10 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..codec import CodecOutput, DTMCodec
+from ..codec import DTMCodec
 from ..config import CodecConfig
 from ..errors import DTMCodecError, MissingExtraError
 from ..files import write_atomically
+from ..network import CodecOutput
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
