@@ -11,7 +11,7 @@ import pytest
 from browser_support import Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from web_support import ADMIN, SYSTEMS, make_prepared, served
+from web_support import ADMIN, SYSTEMS, served
 
 from dtm_codec import DTMCodec
 from dtm_codec.audio import sample_path, write_audio
@@ -239,16 +239,8 @@ WANTED = {"reference": 100, "anchor": 20} | {name: 90 - 10 * i for i, name in en
 
 
 @pytest.fixture
-def running_test(tmp_path: Path, speech) -> Iterator[RunningTest]:
-    make_prepared(tmp_path, speech)
-    test = RunningTest(tmp_path / "test")
-    yield test
-    test.store.close()
-
-
-@pytest.fixture
-def listening_url(running_test: RunningTest) -> Iterator[str]:
-    with served(create_app(listening=running_test, admin_token=ADMIN)) as url:
+def listening_url(running: RunningTest) -> Iterator[str]:
+    with served(create_app(listening=running, admin_token=ADMIN)) as url:
         yield url
 
 
@@ -277,9 +269,7 @@ def on_page(page: Page, title: str) -> None:
     page.until(lambda: page["page"].is_displayed() and page.text("page-title") == title, f"{title} does not come")
 
 
-def test_a_whole_test_by_keyboard_with_a_reload_and_right_results(
-    page: Page, listening_url: str, running_test: RunningTest
-):
+def test_a_whole_test_by_keyboard_with_a_reload_and_right_results(page: Page, listening_url: str, running: RunningTest):
     page.resize(1280, 900)
     page.open(listening_url)
     page.shows("welcome")
@@ -306,34 +296,34 @@ def test_a_whole_test_by_keyboard_with_a_reload_and_right_results(
     page.press(Keys.ENTER)
 
     on_page(page, "Recording 1 of 3")
-    assert running_test.store.ratings() == [], "training is not recorded"
+    assert running.store.ratings() == [], "training is not recorded"
     assert "5 not heard, 5 not rated" in page.text("missing")
-    rate_by_keys(page, running_test, 1)
+    rate_by_keys(page, running, 1)
     page.press("r")
     assert playing(page) == 0
     page.press(Keys.ENTER)
 
     on_page(page, "Recording 2 of 3")
-    assert len(running_test.store.ratings()) == 5
+    assert len(running.store.ratings()) == 5
     page.press("1")
     page.press(Keys.END, Keys.PAGE_DOWN, Keys.ARROW_DOWN)
     page.driver.refresh()
     on_page(page, "Recording 2 of 3")
     assert page.text("progress-text") == "1 of 3 done"
-    outputs = page.script("return [...document.querySelectorAll('#stimuli output')].map((e) => e.textContent)")
+    outputs = page.script("return [...document.querySelectorAll('#stimuli output b')].map((e) => e.textContent)")
     assert outputs == ["89", "–", "–", "–", "–"], "the draft is still there"
-    rate_by_keys(page, running_test, 1)
+    rate_by_keys(page, running, 1)
     page.press(Keys.ENTER)
 
     on_page(page, "Recording 3 of 3")
-    rate_by_keys(page, running_test, 1)
+    rate_by_keys(page, running, 1)
     page["next"].send_keys(Keys.ENTER)
     page.shows("done")
     page.driver.refresh()
     page.shows("done")
     assert page.text("listener") == "L001"
 
-    stored = {(rating.trial, rating.system): rating.rating for rating in running_test.store.ratings()}
+    stored = {(rating.trial, rating.system): rating.rating for rating in running.store.ratings()}
     assert len(stored) == 15
     assert all(rating == WANTED[system] for (_, system), rating in stored.items())
 
@@ -360,7 +350,7 @@ def test_the_results_page_asks_for_its_token(page: Page, listening_url: str):
     page.complaints()  # the browser notes the refusal
 
 
-def test_a_server_that_was_down_costs_no_rating(page: Page, running_test: RunningTest, listening_url: str):
+def test_a_server_that_was_down_costs_no_rating(page: Page, running: RunningTest, listening_url: str):
     """Ratings that cannot be sent stay in the browser; the next attempt stores them."""
     page.open(listening_url)
     page.script("localStorage.clear()")
@@ -377,16 +367,16 @@ def test_a_server_that_was_down_costs_no_rating(page: Page, running_test: Runnin
         page.press(Keys.PAGE_UP)
     page.press(Keys.ENTER)
     on_page(page, "Recording 1 of 3")
-    rate_by_keys(page, running_test, 1)
+    rate_by_keys(page, running, 1)
     page.driver.execute_cdp_cmd("Network.enable", {})
     page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/api/listening/ratings"]})
     page.press(Keys.ENTER)
     page.until(lambda: "Not saved yet" in page.text("message"), "no message")
-    assert running_test.store.ratings() == []
+    assert running.store.ratings() == []
     page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
     page["next"].click()
     on_page(page, "Recording 2 of 3")
-    assert len(running_test.store.ratings()) == 5
+    assert len(running.store.ratings()) == 5
     page.complaints()  # the browser notes what was blocked
 
 

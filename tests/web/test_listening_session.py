@@ -133,15 +133,15 @@ def test_what_is_not_to_be_rated_is_not(listening_client: TestClient, running: R
     assert running.store.ratings() == []
 
 
-def test_a_restart_keeps_listeners_aliases_and_ratings(tmp_path, speech):
+def test_a_restart_keeps_listeners_aliases_and_ratings(tmp_path, speech, client):
     make_prepared(tmp_path, speech)
     before = RunningTest(tmp_path / "test")
-    listener = Listener(TestClient(create_app(listening=before, admin_token="a"), base_url="http://localhost"))
+    listener = Listener(client(create_app(listening=before, admin_token="a")))
     listener.rate(listener.state()["trial"]["stimuli"][0]["id"], 44)
     state = listener.state()
     before.store.close()
     after = RunningTest(tmp_path / "test")
-    listener.client = TestClient(create_app(listening=after, admin_token="b"), base_url="http://localhost")
+    listener.client = client(create_app(listening=after, admin_token="b"))
     assert listener.state() == state
     after.store.close()
 

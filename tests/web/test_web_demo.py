@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from dtm_codec import DTMCodec
 from dtm_codec.audio import audio_bytes, read_audio
-from dtm_codec.config import preset
+from dtm_codec.config import SelectorConfig
 from dtm_codec.encoded import Encoded
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import MAX_CLIPS, Demo
@@ -75,31 +75,24 @@ def test_the_sample_is_there(demo_client: TestClient):
     assert "7.1 s; allowed: up to 5 s" in answer.json()["error"]
 
 
-def test_five_seconds_of_speech_are_answered_within_a_second():
-    client = TestClient(
-        create_app(Demo(DTMCodec.from_pretrained("random:s-vfr-50"), "small")), base_url="http://localhost"
-    )
+def test_five_seconds_of_speech_are_answered_within_a_second(client):
+    client = client(create_app(Demo(DTMCodec.from_pretrained("random:s-vfr-50"), "small")))
     clip = client.get("/api/demo/sample").json()
     encoded(client, clip, 800)
-    times = []
+    started = time.process_time()  # the work, not what else the machine does meanwhile
     for bitrate in (500, 900, 1100):
-        started = time.perf_counter()
         encoded(client, clip, bitrate)
-        times.append(time.perf_counter() - started)
-    assert min(times) < clip["duration_s"] / 5
+    assert (time.process_time() - started) / 3 < clip["duration_s"] / 5
 
 
-def test_a_fixed_rate_model_offers_one_rate(speech):
-    tiny = {"dim": 32, "heads": 2, "mlp_hidden": 48} | dict.fromkeys(
-        ("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1
-    )
-    codec = DTMCodec(dataclasses.replace(preset("s-ffr-50"), **tiny)).eval()
-    client = TestClient(create_app(Demo(codec, "fixed")), base_url="http://localhost")
+def test_a_fixed_rate_model_offers_one_rate(codec: DTMCodec, client, speech):
+    fixed = dataclasses.replace(codec.config, selector=SelectorConfig(name="stride"))
+    client = client(create_app(Demo(DTMCodec(fixed).eval(), "fixed")))
     model = client.get("/api/demo").json()
     assert model["fixed_rate"]
-    assert model["bitrate"] == {"lowest": 800, "highest": 800, "default": 800}
-    shown = encoded(client, uploaded(client, speech), 800)
-    assert shown["bits"]["position"] == 0
+    assert model["bitrate"] == {"lowest": 700, "highest": 700, "default": 700}
+    shown = encoded(client, uploaded(client, speech), 700)
+    assert (shown["bits"]["position"], round(shown["bps"]["total"])) == (0, 702), "one token more at the end"
 
 
 def test_old_uploads_give_way_and_say_so(demo_client: TestClient):

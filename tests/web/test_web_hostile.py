@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 from fastapi.testclient import TestClient
+from web_support import served
 
 from dtm_codec.audio import audio_bytes
 from dtm_codec.web.app import create_app
@@ -218,8 +219,8 @@ def connected(url: str) -> socket.socket:
     return connection
 
 
-def test_a_gigabyte_is_refused_before_it_is_sent(codec, serve):
-    with serve(create_app(Demo(codec, "tiny", max_seconds=5))) as url, connected(url) as connection:
+def test_a_gigabyte_is_refused_before_it_is_sent(codec):
+    with served(create_app(Demo(codec, "tiny", max_seconds=5))) as url, connected(url) as connection:
         started = time.perf_counter()
         connection.sendall(f"Content-Length: {GIGABYTE}\r\n\r\n".encode() + bytes(1000))
         answer = connection.recv(4096)
@@ -228,10 +229,10 @@ def test_a_gigabyte_is_refused_before_it_is_sent(codec, serve):
 
 
 @pytest.mark.parametrize("path", ["/api/demo/clips", "/api/demo/clips/x/encodings", "/api/listening/ratings"])
-def test_an_endless_body_is_stopped_at_the_limit(codec, running, serve, path: str):
+def test_an_endless_body_is_stopped_at_the_limit(codec, running, path: str):
     app = create_app(Demo(codec, "tiny", max_seconds=5), running, "token")
     limit = Demo(codec, "tiny", max_seconds=5).max_bytes
-    with serve(app) as url:
+    with served(app) as url:
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
             head = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import mimetypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from typing import Any
 
@@ -62,8 +62,11 @@ def _add_pages(app: FastAPI, demo: bool, listening: bool) -> None:
         data, kind = files[name]
         return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})
 
+    def page(name: str) -> Callable[[], Response]:
+        return lambda: serve(name)
+
     for path, name in pages.items():
-        app.add_api_route(path, lambda name=name: serve(name), methods=["GET", "HEAD"])
+        app.add_api_route(path, page(name), methods=["GET", "HEAD"], response_model=None)
 
     @app.get(STATIC + "{name}")
     def static(name: str) -> Response:

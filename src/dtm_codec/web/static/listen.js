@@ -151,8 +151,8 @@ function draft(id, changes) {
 
 function showRating(slider, output) {
   const unset = slider.classList.contains("unset");
-  output.textContent = unset ? "–" : slider.value;
   const word = WORDS[Math.min(4, Math.floor(slider.value / 20))];
+  output.replaceChildren(element("b", { text: unset ? "–" : slider.value }), element("span", { text: unset ? "" : word }));
   slider.setAttribute("aria-valuetext", unset ? "not rated yet" : `${slider.value}, ${word}`);
 }
 

@@ -8,6 +8,7 @@ history.replaceState(null, "", location.pathname); // not into bookmarks or scre
 const options = () => ({ headers: { Authorization: `Bearer ${token}` } });
 const text = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
 const probability = (p) => (p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
+const screening = (excluded, ratings, expected) => (excluded ? "left out" : ratings < expected ? "unfinished" : "kept");
 const cell = (value) => element("td", { class: "number", text: value });
 
 function line({ system, mean, half_width: half, low, high }) {
@@ -40,7 +41,7 @@ async function load() {
   );
   byId("listeners").replaceChildren(
     ...results.listeners.map(({ label, name, ratings, expected, excluded }) =>
-      element("tr", {}, element("th", { scope: "row", text: label }), element("td", { text: name || "–" }), cell(`${ratings} of ${expected}`), element("td", { text: excluded ? "left out" : "kept" })),
+      element("tr", {}, element("th", { scope: "row", text: label }), element("td", { text: name || "–" }), cell(`${ratings} of ${expected}`), element("td", { text: screening(excluded, ratings, expected) })),
     ),
   );
   show(byId("message"));
