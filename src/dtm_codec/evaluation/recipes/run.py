@@ -173,7 +173,7 @@ class Kitchen:
         groups = grouped([entry for _, entry in entries], lambda entry: titles[id(entry)])
         if recipe.bands:
             order = [NOT_CODED, *BANDS.values(), NOT_THERE]
-            groups.sort(key=lambda group: order.index(group[0]))
+            groups.sort(key=lambda group: order.index(group[0] or NOT_THERE))
         relative = any(row.against for row in recipe.rows)
         notes = ["VFR rows: change from FFR at the same rate, with its 95 % interval"] if relative else []
         return (systems_block("Measured here", recipe.headings, groups, [summary], _extra_columns(recipe), notes),)
