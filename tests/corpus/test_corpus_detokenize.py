@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import SAMPLE_RATE
+from corpus_helpers import SAMPLE_RATE
 
 from dtm_codec import ModelError
 from dtm_codec.audio import audio_bytes, read_audio

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import children, files
+from corpus_helpers import children, files
 
 from dtm_codec.corpus import CorpusError, tokenize
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from conftest import SAMPLE_RATE, recording, write_manifest
+from corpus_helpers import SAMPLE_RATE, recording, write_manifest
 
 from dtm_codec import Encoded, Layout, RateError
 from dtm_codec.audio import read_audio
@@ -202,6 +202,16 @@ def test_a_second_run_does_nothing_again(manifest, tmp_path, tiny_model):
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (out / "data").iterdir()} == before
     assert summary.progress.report.utterances == 0
     assert summary.metadata["counts"]["utterances"] == 11
+
+
+def test_tokens_inside_the_corpus_are_no_part_of_it(manifest, tiny_model):
+    corpus = manifest.parent
+    out = corpus / "tokens"
+    first = tokenize(corpus, out, model=tiny_model, shard_size=4)
+    (out / "data" / "train-00001-of-00003.parquet").unlink()
+    assert tokenize(corpus, out, model=tiny_model).metadata == first.metadata
+    with pytest.raises(CorpusError, match="is the corpus"):
+        tokenize(corpus, corpus, model=tiny_model)
 
 
 def test_a_lost_shard_is_made_again_to_the_byte(manifest, tmp_path, tiny_model):

@@ -44,7 +44,7 @@ class Progress:
 
     @property
     def hours_per_core_hour(self) -> float:
-        """Hours of speech for each hour that a core was at work on shards."""
+        """Hours of speech in an hour of one core's time."""
         return self.speech_hours / self.core_hours if self.core_hours else 0.0
 
 
@@ -96,6 +96,8 @@ def tokenize(
         local.check_device(device)
     identity = _identify(model, bitrate, tau)
     folder = Path(out).resolve()
+    if folder == Path(corpus).resolve():
+        raise CorpusError(f"{out} is the corpus; allowed: another folder for the tokens, which may be inside it")
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)
     source = open_source(Path(corpus).resolve(), folder / LISTING_FILE)

@@ -28,7 +28,10 @@ SUFFIXES = {
 
 
 def open_source(corpus: Path, listing: Path) -> Source:
-    """Find out what `corpus` is. The files of a folder of audio are listed into `listing`."""
+    """Find out what `corpus` is. The files of a folder of audio are listed into `listing`.
+
+    The folder of `listing`, where the tokens go, is no part of the corpus, even if it is inside it.
+    """
     if corpus.is_dir():
         return _open_folder(corpus, listing)
     kind = _kind(corpus.name)
@@ -44,7 +47,7 @@ def _open_folder(folder: Path, listing: Path) -> Source:
     containers: dict[str, list[str]] = {}
     sample = None
     with atomic_path(listing) as temporary, temporary.open("w", encoding="ascii") as lines:
-        for file in _walk(folder):
+        for file in _walk(folder, listing.parent):
             kind = _kind(file)
             if kind == "audio":
                 sample = file
@@ -77,9 +80,9 @@ def _kind(name: str) -> str | None:
     return next((kind for kind, suffixes in SUFFIXES.items() if name.lower().endswith(suffixes)), None)
 
 
-def _walk(folder: Path) -> Iterator[str]:
-    """Files under `folder` in a fixed order, relative to it, hidden ones aside. No folder is entered twice by links."""
-    entered = {folder.resolve()}
+def _walk(folder: Path, other: Path) -> Iterator[str]:
+    """Files under `folder` but not `other`, relative, in a fixed order, none hidden. Links lead to no folder twice."""
+    entered = {folder.resolve(), other.resolve()}
     for parent, folders, files in os.walk(folder, followlinks=True, onerror=_raise):
         folders[:] = sorted(name for name in folders if (Path(parent) / name).resolve() not in entered)
         entered.update((Path(parent) / name).resolve() for name in folders)
