@@ -16,7 +16,8 @@ from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.encoded import Encoded
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
-from dtm_codec.training.trainer import Trainer, train
+from dtm_codec.training.run import train
+from dtm_codec.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")

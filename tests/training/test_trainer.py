@@ -19,7 +19,8 @@ from lightning_fabric import Fabric
 from dtm_codec import DTMCodec
 from dtm_codec.training import checkpoints
 from dtm_codec.training.data import Batch, Crops, DataError, InMemory, find_utterances
-from dtm_codec.training.trainer import Trainer, TrainingError, train
+from dtm_codec.training.run import train
+from dtm_codec.training.trainer import Trainer, TrainingError
 
 
 @pytest.fixture(scope="module")

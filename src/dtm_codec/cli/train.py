@@ -36,7 +36,7 @@ def train(
     import math
 
     from ..training.config import load_config
-    from ..training.trainer import train as run
+    from ..training.run import train as run
 
     changes = list(overrides or ())
     for key, value in (("data.train", data), ("data.dev", dev), ("max_steps", max_steps)):

@@ -14,6 +14,7 @@ from ..config import CodecConfig, Validated, preset, require
 from ..errors import ConfigError, MissingExtraError
 
 Logger = Literal["tensorboard", "wandb"]
+Strategy = Literal["auto", "ddp"]
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 
 
@@ -180,8 +181,8 @@ class TrainConfig(Validated):
     devices: int | None = None
     """Processes on each machine; None: one for every device there is."""
     num_nodes: int = 1
-    strategy: str = "auto"
-    """Fabric's: auto, ddp, ..."""
+    strategy: Strategy = "auto"
+    """Fabric's ways to replicate a model; the paper's fits on any GPU, so none that shards it."""
     compile: bool = False
     """Compile the generator with torch.compile."""
 

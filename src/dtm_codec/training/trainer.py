@@ -1,4 +1,4 @@
-"""The training loop (paper Sections 3.1.6 and 4.1). Fabric has the devices, processes and precision; the rest is here.
+"""One step of training (paper Sections 3.1.6 and 4.1). Fabric has the devices, processes and precision.
 
 A step is a pure function of the state, the configuration and the step's number: data order and every random draw are
 computed from (seed, step, rank). So a run that is killed and resumed computes what it would have computed, and
@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,20 +20,18 @@ from torch import Tensor, nn
 
 from ..codec import DTMCodec
 from ..config import CodecConfig
-from ..errors import DTMCodecError, MissingExtraError
-from ..files import write_atomically
+from ..errors import DTMCodecError
 from ..network import CodecOutput
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
-from . import checkpoints, dev, losses
+from . import losses
+from .checkpoints import CheckpointError
 from .config import TrainConfig
-from .data import Batch, DataError, batches, find_utterances, is_shards
+from .data import Batch
 from .discriminators import Discriminators
 from .fine_tuning import initialize_from
-from .logs import RunLog, plot_losses
 from .optim import Average, build_optimizer, set_lr
-from .publishing import token_statistics
 
 log = logging.getLogger(__name__)
 
@@ -46,38 +41,6 @@ USAGE_STEPS = 100
 
 class TrainingError(DTMCodecError):
     """A run that cannot go on."""
-
-
-def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_minutes: float = math.inf) -> Path:
-    """Train to `config.max_steps` or for `max_minutes`, whichever is first; returns the last checkpoint.
-
-    SIGINT and SIGTERM end the run after the current step, with a checkpoint.
-    """
-    try:
-        from lightning_fabric import Fabric
-    except ImportError as error:
-        raise MissingExtraError("lightning-fabric", "train") from error
-    if config.data.train is None:
-        raise DataError("no training data; give --data or data.train")
-    folder = Path(out)
-    last = checkpoints.latest(folder)
-    if last is not None and not resume:
-        raise TrainingError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    fabric = Fabric(
-        accelerator=config.accelerator,
-        devices="auto" if config.devices is None else config.devices,
-        num_nodes=config.num_nodes,
-        strategy=config.strategy,
-        precision=config.precision,
-    )
-    fabric.launch()
-    folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, fabric)
-    if last is not None:
-        trainer.load_state(checkpoints.load(last, fabric.device))
-        log.info("resumed from %s", last)
-    return Run(trainer, folder).until(config.max_steps, max_minutes)
 
 
 def compile_blocks(codec: DTMCodec) -> None:
@@ -310,9 +273,9 @@ class Trainer:
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint of the same model; everything else may be configured anew."""
         if CodecConfig.from_dict(state["config"]["model"]) != self.config.model:
-            raise checkpoints.CheckpointError("the run to resume trains another model; fine-tune it with init_from")
+            raise CheckpointError("the run to resume trains another model; fine-tune it with init_from")
         if state["config"]["seed"] != self.config.seed:
-            raise checkpoints.CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")
+            raise CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")
         self.codec.load_state_dict(state["codec"])
         self.average.module.load_state_dict(state["average"])
         self.discriminators.load_state_dict(state["discriminators"])
@@ -325,154 +288,6 @@ class Trainer:
             self.controller.load_state_dict(state["controller"])
 
 
-class Run:
-    """A trainer in time: data, logs, checkpoints, dev scores, and a clean end."""
-
-    def __init__(self, trainer: Trainer, folder: Path) -> None:
-        self.trainer = trainer
-        self.folder = folder
-        self.config = trainer.config
-        self.fabric = trainer.fabric
-        self._dev_set = []
-        if self.fabric.is_global_zero:
-            write_atomically(folder / "config.json", _json(self.config.to_dict()))
-            if self.config.data.dev is not None and self.config.dev_utterances:
-                rate = self.config.model.sample_rate
-                self._dev_set = dev.load_dev_set(self.config.data.dev, self.config.dev_utterances, rate)
-
-    def until(self, max_steps: int, max_minutes: float) -> Path:
-        """Train, and leave a checkpoint behind however it ends, but for a kill."""
-        config, trainer = self.config, self.trainer
-        deadline = time.monotonic() + 60 * max_minutes
-        saved_step, saved_time = trainer.step, time.monotonic()
-        speed = Speedometer(config.data.batch_size * config.crop_samples / config.model.sample_rate)
-        stream = self._batches()
-        run_log = RunLog(self.folder, config, trainer.step, enabled=self.fabric.is_global_zero)
-        with _stop_signals() as stopped, run_log:
-            while trainer.step < max_steps:
-                try:
-                    metrics = trainer.train_step(next(stream))
-                except TrainingError as error:
-                    last = checkpoints.latest(self.folder)
-                    raise TrainingError(f"{error}; last good checkpoint: {last or 'none yet'}") from None
-                step = trainer.step
-                metrics |= {"audio_per_second": speed.tick()}
-                if step % config.log_every == 0:
-                    run_log.metrics(step, metrics)
-                    run_log.progress(step, _status(metrics))
-                due = step % config.checkpoint_every == 0 or step % config.keep_every == 0
-                waited = time.monotonic() - saved_time >= 60 * config.checkpoint_minutes
-                over = bool(stopped) or time.monotonic() >= deadline
-                waited, over = self._agreed(waited, over)
-                if step % config.dev_every == 0 or step == max_steps or over:
-                    self._evaluate(run_log)
-                if due or waited or over:
-                    self._save()
-                    saved_step, saved_time = step, time.monotonic()
-                if over:
-                    break
-            if saved_step != trainer.step or checkpoints.latest(self.folder) is None:
-                self._save()
-        last = checkpoints.latest(self.folder)
-        assert last is not None
-        return last
-
-    def _batches(self) -> Iterator[Batch]:
-        assert self.config.data.train is not None
-        return batches(
-            self.config.data.train,
-            self.config.data,
-            sample_rate=self.config.model.sample_rate,
-            crop_samples=self.config.crop_samples,
-            seed=self.config.seed,
-            step=self.trainer.step,
-            rank=self.fabric.global_rank,
-            world=self.fabric.world_size,
-        )
-
-    def _agreed(self, *flags: bool) -> list[bool]:
-        """What any process found is true for all: clocks and signals differ."""
-        if self.fabric.world_size == 1:
-            return list(flags)
-        return [total > 0 for total in self.fabric.all_reduce(torch.tensor(flags).float(), reduce_op="sum").tolist()]
-
-    def _save(self) -> None:
-        step = self.trainer.step
-        if self.fabric.is_global_zero:
-            checkpoints.save(self.folder, step, self.trainer.state(), self.config.keep_every)
-            if step % self.config.keep_every == 0 or step == self.config.max_steps:
-                self._export(final=step == self.config.max_steps)
-        self.fabric.barrier()
-
-    def _export(self, final: bool) -> None:
-        """The averaged weights as a model folder; at the end with token statistics of the training speech."""
-        codec, source = self.trainer.average.module, self.config.data.train
-        if final and self.config.token_minutes and source is not None and not is_shards(source):
-            codec.token_model = token_statistics(codec, find_utterances(source), self.config.token_minutes)
-        codec.save_pretrained(self.folder / "export")
-
-    def _evaluate(self, run_log: RunLog) -> None:
-        """Scores and samples of the averaged weights, by the first process."""
-        if self._dev_set:
-            codec, step = self.trainer.average.module, self.trainer.step
-            result = dev.evaluate(codec, self._dev_set)
-            run_log.metrics(step, result.scores)
-            log.info("step %d: %s", step, ", ".join(f"{name} {value:.3f}" for name, value in result.scores.items()))
-            dev.write_samples(self.folder / "samples" / f"step-{step:08d}", result, codec.config.sample_rate)
-            for index, (_, decoded) in enumerate(result.samples):
-                run_log.audio(step, f"dev/{index}", decoded, codec.config.sample_rate)
-        if self.fabric.is_global_zero:
-            plot_losses(self.folder)
-        self.fabric.barrier()
-
-
-class Speedometer:
-    """Seconds of audio per second, over the last steps."""
-
-    def __init__(self, seconds_a_step: float, steps: int = 20) -> None:
-        self._seconds = seconds_a_step
-        self._times = deque([time.monotonic()], maxlen=steps + 1)
-
-    def tick(self) -> float:
-        """One more step is done."""
-        self._times.append(time.monotonic())
-        return self._seconds * (len(self._times) - 1) / max(1e-9, self._times[-1] - self._times[0])
-
-
 def _derived_seed(*numbers: int) -> int:
     """One seed from several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
-
-
-def _status(metrics: dict[str, float]) -> str:
-    names = {
-        "audio_per_second": "x real time",
-        "mel": "mel",
-        "quantizer": "vq",
-        "adversarial": "adv",
-        "feature_matching": "fm",
-        "keep_ratio": "keep",
-        "tau": "tau",
-        "code_usage": "codes",
-    }
-    return "  ".join(f"{short} {metrics[name]:.3g}" for name, short in names.items() if name in metrics)
-
-
-def _json(data: Any) -> bytes:
-    import json
-
-    return (json.dumps(data, indent=2) + "\n").encode()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """A list that a SIGINT or SIGTERM is put into, instead of ending the process."""
-    received: list[int] = []
-    previous = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
-    for kind in previous:
-        signal.signal(kind, lambda number, _: received.append(number))
-    try:
-        yield received
-    finally:
-        for kind, handler in previous.items():
-            signal.signal(kind, handler)
