@@ -30,7 +30,7 @@ from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.encoded import Encoded, Layout
 from dtm_codec.errors import BitstreamError
 
-STATISTICS = TokenModel.from_counts(np.arange(1, 49).reshape(3, 16) ** 2, np.arange(16) % 3)
+STATISTICS = TokenModel.from_counts(np.arange(1, 17), np.arange(1, 10).reshape(3, 3) ** 2, np.arange(16) % 3)
 ROOM = "dtm_codec.bitstream"
 MAX_LENGTH = 4096
 TRACED = 500

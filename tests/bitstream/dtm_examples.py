@@ -45,8 +45,18 @@ def utterances(draw: st.DrawFn, codebook_size: int | None = None, max_steps: int
 
 def skewed_model(codebook_size: int, classes: int = 3) -> TokenModel:
     """Statistics that favour small codes, as `utterances` may."""
-    weights = 1 / (1 + np.arange(codebook_size)) ** np.linspace(0.5, 2, classes)[:, None]
-    return TokenModel.from_counts(weights, np.arange(codebook_size) % classes)
+    classes = min(classes, codebook_size)
+    transitions = 1 / (1 + np.arange(classes)) ** np.linspace(0.5, 2, classes)[:, None]
+    return TokenModel.from_counts(
+        1 / (1 + np.arange(codebook_size)), transitions, np.arange(codebook_size) * classes // codebook_size
+    )
 
 
-MODELS = {size: skewed_model(size) for size in (2, 7, 64, 1_000)}
+MODELS = {
+    2: skewed_model(2, 1),
+    3: skewed_model(3, 3),
+    7: skewed_model(7),
+    64: skewed_model(64),
+    1_000: skewed_model(1_000),
+}
+"""By codebook size; with one class, with one code a class, and with several of both."""

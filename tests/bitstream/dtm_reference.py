@@ -62,11 +62,18 @@ def decode_mask(data: bytes, steps: int) -> list[bool]:
     return mask
 
 
-def decode_tokens(data: bytes, tokens: int, frequencies: list[list[int]], class_of: list[int]) -> list[int]:
+def decode_tokens(
+    data: bytes, tokens: int, class_of: list[int], transitions: list[list[int]], members: list[int]
+) -> list[int]:
     decoder = RangeDecoder(data)
+    codes_of = [[code for code, its in enumerate(class_of) if its == kind] for kind in range(len(transitions))]
     codes: list[int] = []
+    kind = 0
     for _ in range(tokens):
-        codes.append(decoder.decode(frequencies[class_of[codes[-1]] if codes else 0]))
+        if len(transitions) > 1:
+            kind = decoder.decode(transitions[kind])
+        of_kind = codes_of[kind]
+        codes.append(of_kind[decoder.decode([members[code] for code in of_kind]) if len(of_kind) > 1 else 0])
     return codes
 
 

@@ -41,17 +41,20 @@ def quiet_mask(steps: int) -> list[bool]:
 
 
 def token_model() -> TokenModel:
-    """16 codes in 3 classes."""
-    counts = np.array(numbers(48), dtype=np.float64).reshape(3, 16) ** 3
-    return TokenModel.from_counts(counts, [code % 3 for code in range(16)])
+    """16 codes in 4 classes, one of them with a single code."""
+    counts = np.array(numbers(32), dtype=np.float64) ** 3
+    return TokenModel.from_counts(counts[:16], counts[16:].reshape(4, 4), [code % 3 for code in range(15)] + [3])
 
 
 def tokens(count: int, model: TokenModel) -> list[int]:
     """Codes that follow the statistics."""
     codes: list[int] = []
-    for number in numbers(count):
-        row = model.frequencies[model.class_of[codes[-1]] if codes else 0]
-        codes.append(int(np.searchsorted(np.cumsum(row), number * 512, side="right")))
+    draws = iter(numbers(2 * count))
+    kind = 0
+    for _ in range(count):
+        kind = int(np.searchsorted(np.cumsum(model.transitions[kind]), next(draws) * 512, side="right"))
+        of_kind = model.codes_of[kind]
+        codes.append(int(of_kind[np.searchsorted(np.cumsum(model.members[of_kind]), next(draws) * 512, side="right")]))
     return codes
 
 

@@ -1,8 +1,11 @@
 """The codes, range coded under token statistics that ship with a model.
 
-VQ codes are neither equally frequent nor independent. `TokenModel` holds a table of integer frequencies for each class
-of the code before; one class is plain order 0. The tables belong to the model's identity, so files name no statistics:
-codecs register theirs when they load.
+VQ codes are neither equally frequent nor independent: a code says of which kind the next one is. `TokenModel` sorts
+codes into classes and codes each token in two steps: its class, given the class of the token before, then which of
+the class it is. That takes C x C + V numbers, few enough to be learned from an hour of speech; on codes of a trained
+model they predicted held-out speech as well as C x V numbers did.
+
+The tables belong to the model's identity, so files name no statistics: codecs register theirs when they load.
 """
 
 from __future__ import annotations
@@ -29,24 +32,37 @@ MAX_TOKENS_PER_BYTE = 86
 
 @dataclass(frozen=True, eq=False)
 class TokenModel:
-    """How often each code follows each class of codes."""
+    """How often each class of codes follows each, and each code occurs in its class.
 
-    frequencies: npt.NDArray[np.int32]
-    """(C, V) rows sum to 2^24, entries are 1 ... 15/16 of that."""
-    class_of: npt.NDArray[np.uint8]
-    """(V,) class of each code; the first token of an utterance follows class 0."""
+    The frequencies of one choice sum to 2^24 and are 1 ... 15/16 of it, unless there is nothing to choose.
+    """
+
+    class_of: npt.NDArray[np.int16]
+    """(V,) class of each code."""
+    transitions: npt.NDArray[np.int32]
+    """(C, C) row: class of the token before, 0 for the first token; column: class of the token."""
+    members: npt.NDArray[np.int32]
+    """(V,) frequency of each code in its class."""
 
     def __post_init__(self) -> None:
-        shape = self.frequencies.shape
-        if len(shape) != 2 or not 1 <= shape[0] <= MAX_CLASSES or not 2 <= shape[1] <= MAX_CODEBOOK_SIZE:
-            raise ModelError(f"token frequencies of shape {shape}; allowed: (1 ... {MAX_CLASSES}, 2 ... 2^20)")
-        if self.class_of.shape != shape[1:] or self.class_of.max() >= shape[0]:
-            raise ModelError(f"token classes of shape {self.class_of.shape} with frequencies of shape {shape}")
-        least, most = self.frequencies.min(), self.frequencies.max()
-        if least < 1 or most > MAX_FREQUENCY:
-            raise ModelError(f"token frequencies {least} ... {most}; allowed: 1 ... {MAX_FREQUENCY}")
-        if (self.frequencies.sum(axis=1, dtype=np.int64) != range_coder.TOTAL).any():
-            raise ModelError(f"token frequencies do not sum to {range_coder.TOTAL}")
+        size, classes = self.class_of.size, len(self.transitions)
+        if not 2 <= size <= MAX_CODEBOOK_SIZE or not 1 <= classes <= MAX_CLASSES:
+            raise ModelError(
+                f"token statistics of {size} codes in {classes} classes; "
+                f"allowed: 2 ... {MAX_CODEBOOK_SIZE} in 1 ... {MAX_CLASSES}"
+            )
+        shapes = (self.class_of.shape, self.transitions.shape, self.members.shape)
+        if shapes != ((size,), (classes, classes), (size,)):
+            raise ModelError(f"token statistics of shapes {shapes}; allowed: (V,), (C, C), (V,)")
+        if not np.array_equal(np.unique(self.class_of), np.arange(classes)):
+            raise ModelError(f"codes in {np.unique(self.class_of).size} classes; the token statistics have {classes}")
+        for row in (*self.transitions, *(self.members[codes] for codes in self.codes_of)):
+            most = MAX_FREQUENCY if row.size > 1 else range_coder.TOTAL
+            if row.min() < 1 or row.max() > most or row.sum(dtype=np.int64) != range_coder.TOTAL:
+                raise ModelError(
+                    f"token frequencies {row.min()} ... {row.max()} with sum {row.sum(dtype=np.int64)}; "
+                    f"allowed: 1 ... {most} with sum {range_coder.TOTAL}"
+                )
 
     @property
     def codebook_size(self) -> int:
@@ -59,13 +75,22 @@ class TokenModel:
         return (self.codebook_size - 1).bit_length()
 
     @classmethod
-    def from_counts(cls, counts: npt.ArrayLike, class_of: npt.ArrayLike | None = None) -> TokenModel:
-        """Frequencies in proportion to counts or probabilities, (C, V) or (V,) for one class."""
-        rows = np.atleast_2d(np.asarray(counts, dtype=np.float64))
-        if rows.shape[1] < 2 or not np.isfinite(rows).all() or rows.min() < 0 or rows.sum(axis=1).min() <= 0:
-            raise ModelError(f"token counts of shape {rows.shape}; allowed: >= 0, 2 codes or more, no empty row")
-        classes = np.zeros(rows.shape[1]) if class_of is None else np.asarray(class_of)
-        return cls(np.stack([_frequencies(row) for row in rows]), classes.astype(np.uint8))
+    def from_counts(
+        cls,
+        occurrences: npt.ArrayLike,
+        transitions: npt.ArrayLike | None = None,
+        class_of: npt.ArrayLike | None = None,
+    ) -> TokenModel:
+        """Frequencies in proportion to counts of codes, (V,), and of pairs of classes, (C, C); by default one class."""
+        codes = np.asarray(occurrences, dtype=np.float64)
+        rows = np.asarray([[1]] if transitions is None else transitions, dtype=np.float64)
+        classes = np.asarray(np.zeros(codes.shape) if class_of is None else class_of).astype(np.int16)
+        if codes.shape != classes.shape or codes.ndim != 1 or rows.ndim != 2:
+            raise ModelError(f"token counts of shapes {codes.shape}, {rows.shape}, {classes.shape}")
+        members = np.empty(codes.shape, dtype=np.int32)
+        for number in range(len(rows)):
+            members[classes == number] = _frequencies(codes[classes == number])
+        return cls(classes, np.stack([_frequencies(row) for row in rows]), members)
 
     @classmethod
     def fit(
@@ -73,34 +98,66 @@ class TokenModel:
         sequences: Iterable[npt.NDArray[np.int64]],
         codebook_size: int,
         codebook: npt.NDArray[Any] | None = None,
-        classes: Sequence[int] = (1, 4, 16, 64),
+        classes: Sequence[int] = (1, 16, 64, 256, 512),
     ) -> TokenModel:
-        """Statistics of a corpus of code sequences; `codebook` (V, D) helps to find classes of like codes.
+        """Statistics of a corpus of code sequences.
 
-        The number of classes is the one of `classes` that codes a tenth of the sequences best when fitted to the rest.
+        codebook: (V, D) vectors of the codes, whose clusters are the classes; without it there is one class.
+        classes: numbers of classes to try; the one that codes held-out sequences best is taken.
         """
         return cls.from_counts(*fit_counts(sequences, codebook_size, codebook, classes))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """For a file of tensors."""
-        return {"frequencies": self.frequencies, "class_of": self.class_of}
+        return {"class_of": self.class_of, "transitions": self.transitions, "members": self.members}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> TokenModel:
         """Inverse of `to_arrays`."""
-        if set(arrays) != {"frequencies", "class_of"}:
-            raise ModelError(f"token statistics with arrays {sorted(arrays)}; allowed: class_of, frequencies")
-        return cls(arrays["frequencies"].astype(np.int32), arrays["class_of"].astype(np.uint8))
+        if set(arrays) != {"class_of", "transitions", "members"}:
+            raise ModelError(f"token statistics with {sorted(arrays)}; allowed: class_of, members, transitions")
+        return cls(
+            arrays["class_of"].astype(np.int16),
+            arrays["transitions"].astype(np.int32),
+            arrays["members"].astype(np.int32),
+        )
 
     @cached_property
-    def tables(self) -> list[Any]:
-        """One for each class, for the range coder."""
-        return [range_coder.table(row) for row in self.frequencies]
+    def codes_of(self) -> list[npt.NDArray[np.int64]]:
+        """The codes of each class, ascending."""
+        ends = np.cumsum(np.bincount(self.class_of, minlength=len(self.transitions)))
+        return np.split(np.argsort(self.class_of, kind="stable"), ends[:-1])
+
+    @cached_property
+    def rank_of(self) -> npt.NDArray[np.int64]:
+        """(V,) place of each code in its class."""
+        ranks = np.empty(self.codebook_size, dtype=np.int64)
+        for codes in self.codes_of:
+            ranks[codes] = np.arange(codes.size)
+        return ranks
+
+    @cached_property
+    def class_tables(self) -> list[Any]:
+        """For each class before; None where there is nothing to choose."""
+        return [_table(row) for row in self.transitions]
+
+    @cached_property
+    def member_tables(self) -> list[Any]:
+        """For each class; None where there is nothing to choose."""
+        return [_table(self.members[codes]) for codes in self.codes_of]
 
 
-def _frequencies(row: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """(V,) >= 0 -> (V,) integers that sum to 2^24, each within its limits; fractions go to the largest."""
-    share = row / row.sum()
+def _table(frequencies: npt.NDArray[np.int32]) -> Any:
+    return range_coder.table(frequencies) if frequencies.size > 1 else None
+
+
+def _frequencies(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    """(n,) >= 0 -> (n,) integers within their limits that sum to 2^24; fractions go to the largest."""
+    if counts.size == 0 or not np.isfinite(counts).all() or counts.min() < 0 or counts.sum() <= 0:
+        raise ModelError(f"{counts.size} token counts with sum {counts.sum()}; allowed: >= 0, not all of them 0")
+    if counts.size == 1:
+        return np.array([range_coder.TOTAL], dtype=np.int32)
+    share = counts / counts.sum()
     top = int(share.argmax())
     limit = 7 / 8  # below MAX_FREQUENCY, so that rounding cannot pass it
     if share[top] > limit:
@@ -108,7 +165,7 @@ def _frequencies(row: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
         share[top] = 0
         share *= (1 - limit) / share.sum()
         share[top] = limit
-    exact = share * (range_coder.TOTAL - row.size)
+    exact = share * (range_coder.TOTAL - counts.size)
     frequencies: npt.NDArray[np.int32] = np.floor(exact).astype(np.int32) + 1
     missing = range_coder.TOTAL - int(frequencies.sum())
     frequencies[np.argsort(np.floor(exact) - exact, kind="stable")[:missing]] += 1
@@ -119,10 +176,14 @@ def encode(codes: npt.NDArray[np.int64], model: TokenModel) -> bytes:
     """(K,) codes -> bytes."""
     if codes.max() >= model.codebook_size:
         raise BitstreamError(f"code {codes.max()}; the token statistics know 0 ... {model.codebook_size - 1}")
-    encoder, tables = range_coder.Encoder(), model.tables
-    contexts = [0, *model.class_of[codes[:-1]].tolist()]
-    for code, context in zip(codes.tolist(), contexts, strict=True):
-        encoder.encode(code, tables[context])
+    encoder = range_coder.Encoder()
+    before = 0
+    for kind, rank in zip(model.class_of[codes].tolist(), model.rank_of[codes].tolist(), strict=True):
+        if (class_table := model.class_tables[before]) is not None:
+            encoder.encode(kind, class_table)
+        if (member_table := model.member_tables[kind]) is not None:
+            encoder.encode(rank, member_table)
+        before = kind
     return encoder.finish()
 
 
@@ -138,12 +199,13 @@ def decode(data: bytes, model: TokenModel, tokens: int) -> npt.NDArray[np.int64]
     """Bytes -> (K,) codes."""
     check_length(tokens, len(data))
     codes = np.empty(tokens, dtype=np.int64)
-    tables, class_of = model.tables, model.class_of.tolist()
-    context = 0
+    kind = 0
     with range_coder.decoding(data) as read:
         for index in range(tokens):
-            codes[index] = code = read(tables[context])
-            context = class_of[code]
+            if (class_table := model.class_tables[kind]) is not None:
+                kind = read(class_table)
+            member_table = model.member_tables[kind]
+            codes[index] = model.codes_of[kind][0 if member_table is None else read(member_table)]
     return codes
 
 

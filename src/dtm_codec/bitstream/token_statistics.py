@@ -1,8 +1,7 @@
-"""Token statistics of a corpus: which codes precede alike, and how much to trust their counts.
+"""Token statistics of a corpus: which codes are alike, and which of these follow which.
 
-A code's successor is predicted by the code's class. Classes start as k-means clusters of the codebook's vectors (or at
-random) and move each code to the class that predicts its own successors best. Counts of a class are smoothed towards
-those of all codes; number of classes and amount of smoothing are those that code held-out sequences best.
+Classes are k-means clusters of the codebook's vectors. Number of classes and smoothing of their transitions are those
+that code held-out sequences best.
 """
 
 from __future__ import annotations
@@ -17,25 +16,24 @@ from ..errors import ModelError
 
 Counts = npt.NDArray[np.float64]
 Classes = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int64]
 
-MAX_CLASSES = 256
-"""A class number is a byte."""
+MAX_CLASSES = 1024
+"""Each costs a row and a column in the model's file."""
 HELD_OUT = 10
 """Every tenth sequence chooses, the others are counted."""
-SMOOTHING = (1 / 16, 1 / 4, 1, 4)
-"""Weight of the common distribution in each class, in pseudo-counts a code."""
+SMOOTHING = (10.0, 30.0, 100.0, 300.0)
+"""Pseudo-counts of a row of transitions, spread as all tokens are."""
+UNSEEN = 0.5
+"""Pseudo-count of every code."""
 WORTHWHILE = 0.995
-"""More classes have to save half a percent: each costs a table in the model's file."""
-REFINEMENTS = 8
+"""More classes have to save half a percent: less may be luck, and tables take space in the model's file."""
 
 
 def fit_counts(
-    sequences: Iterable[npt.NDArray[np.int64]],
-    codebook_size: int,
-    codebook: npt.NDArray[Any] | None,
-    classes: Sequence[int],
-) -> tuple[Counts, Classes]:
-    """Smoothed counts (C, V) and class of each code (V,)."""
+    sequences: Iterable[Codes], codebook_size: int, codebook: npt.NDArray[Any] | None, classes: Sequence[int]
+) -> tuple[Counts, Counts, Classes]:
+    """Smoothed counts of codes (V,) and of pairs of classes (C, C), and the class of each code (V,)."""
     corpus = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     corpus = [sequence for sequence in corpus if sequence.size]
     if not corpus:
@@ -45,86 +43,51 @@ def fit_counts(
         raise ModelError(f"codes {least} ... {most}; allowed: 0 ... {codebook_size - 1}")
     if not classes or min(classes) < 1 or max(classes) > MAX_CLASSES:
         raise ModelError(f"classes = {list(classes)}; allowed: 1 ... {MAX_CLASSES}")
-    number, smoothing = _choose(corpus, codebook_size, codebook, classes)
-    everything = _Pairs(corpus, codebook_size)
-    class_of = everything.classes(number, codebook)
-    return everything.rows(class_of, number, smoothing), class_of
+    if codebook is not None and len(codebook) != codebook_size:
+        raise ModelError(f"a codebook of {len(codebook)} vectors; allowed: {codebook_size}")
+    numbers = [1] if codebook is None or len(corpus) < 2 else sorted(set(classes))
+    counted = [sequence for index, sequence in enumerate(corpus) if index % HELD_OUT] or corpus
+    best, least_bits = (np.zeros(codebook_size, dtype=np.int64), SMOOTHING[0]), np.inf
+    for number in numbers:
+        class_of = _clusters(codebook, number) if codebook is not None else best[0]
+        for smoothing in SMOOTHING:
+            bits = _bits(corpus[::HELD_OUT], *_count(counted, class_of, smoothing), class_of)
+            if bits < least_bits * (WORTHWHILE if number > best[0].max() + 1 else 1):
+                best, least_bits = (class_of, smoothing), bits
+    class_of, smoothing = best
+    return *_count(corpus, class_of, smoothing), class_of
 
 
-def _choose(
-    corpus: Sequence[npt.NDArray[np.int64]],
-    codebook_size: int,
-    codebook: npt.NDArray[Any] | None,
-    classes: Sequence[int],
-) -> tuple[int, float]:
-    """Number of classes and smoothing that code held-out sequences best."""
-    number, smoothing, least = min(classes), 1.0, np.inf
-    if len(corpus) < 2:
-        return number, smoothing
-    held_out = _Pairs(corpus[::HELD_OUT], codebook_size)
-    counted = _Pairs([s for i, s in enumerate(corpus) if i % HELD_OUT], codebook_size)
-    for candidate in sorted(set(classes)):
-        class_of = counted.classes(candidate, codebook)
-        for weight in SMOOTHING:
-            cost = held_out.bits(counted.rows(class_of, candidate, weight), class_of)
-            if cost < least * (WORTHWHILE if candidate > number else 1):
-                number, smoothing, least = candidate, weight, cost
-    return number, smoothing
+def _count(corpus: Sequence[Codes], class_of: Classes, smoothing: float) -> tuple[Counts, Counts]:
+    """Codes (V,) and pairs of classes (C, C), smoothed; the first token follows class 0."""
+    number = int(class_of.max()) + 1
+    occurrences = np.bincount(np.concatenate(corpus), minlength=class_of.size).astype(np.float64) + UNSEEN
+    pairs = np.concatenate([_before(sequence, class_of) * number + class_of[sequence] for sequence in corpus])
+    transitions = np.bincount(pairs, minlength=number**2).reshape(number, number)
+    shares = np.bincount(class_of, occurrences) / occurrences.sum()
+    return occurrences, transitions + smoothing * shares
 
 
-class _Pairs:
-    """Which code follows which, how often."""
-
-    def __init__(self, corpus: Sequence[npt.NDArray[np.int64]], codebook_size: int) -> None:
-        self.size = codebook_size
-        pairs = np.concatenate([sequence[:-1] * codebook_size + sequence[1:] for sequence in corpus])
-        keys, self.count = np.unique(pairs, return_counts=True)
-        self.code, self.successor = keys // codebook_size, keys % codebook_size
-        occurrences = np.bincount(np.concatenate(corpus), minlength=codebook_size)
-        self.common = (occurrences + 0.5) / (occurrences.sum() + 0.5 * codebook_size)
-        self.first = np.array([sequence[0] for sequence in corpus])
-
-    def rows(self, class_of: Classes, number: int, smoothing: float) -> Counts:
-        """Smoothed distribution of successors of each class. (C, V)"""
-        index = class_of[self.code] * self.size + self.successor
-        counts = np.bincount(index, self.count, number * self.size).reshape(number, self.size)
-        counts[0] += np.bincount(self.first, minlength=self.size)  # the first token follows class 0
-        counts += smoothing * self.size * self.common
-        rows: Counts = counts / counts.sum(axis=1, keepdims=True)
-        return rows
-
-    def bits(self, rows: Counts, class_of: Classes) -> float:
-        """What these pairs cost under `rows`."""
-        return -float((self.count * np.log2(rows[class_of[self.code], self.successor])).sum())
-
-    def classes(self, number: int, codebook: npt.NDArray[Any] | None) -> Classes:
-        """Class of each code, (V,); class 0 holds the most tokens."""
-        generator = np.random.default_rng(0)
-        if codebook is None or number == 1:
-            class_of = generator.integers(number, size=self.size)
-        else:
-            class_of = _clusters(np.asarray(codebook, dtype=np.float64), number, generator)
-        for _ in range(REFINEMENTS if number > 1 else 0):
-            cost = np.log2(self.rows(class_of, number, SMOOTHING[1]))
-            gain = [np.bincount(self.code, self.count * row[self.successor], self.size) for row in cost]
-            seen = np.bincount(self.code, minlength=self.size) > 0
-            moved = np.where(seen, np.argmax(gain, axis=0), class_of)
-            if (moved == class_of).all():
-                break
-            class_of = moved
-        order = np.argsort(-np.bincount(class_of, self.common, number), kind="stable")
-        ranks: Classes = np.argsort(order)[class_of]
-        return ranks
+def _before(sequence: Codes, class_of: Classes) -> Classes:
+    return np.concatenate([[0], class_of[sequence[:-1]]])
 
 
-def _clusters(vectors: Counts, number: int, generator: np.random.Generator) -> Classes:
-    """k-means of the codebook. (V, D) -> (V,)"""
-    centres = vectors[generator.choice(len(vectors), number, replace=number > len(vectors))]
+def _bits(corpus: Sequence[Codes], occurrences: Counts, transitions: Counts, class_of: Classes) -> float:
+    """What sequences cost under these counts."""
+    rows = np.log2(transitions / transitions.sum(axis=1, keepdims=True))
+    members = np.log2(occurrences / np.bincount(class_of, occurrences)[class_of])
+    return -sum(float(rows[_before(s, class_of), class_of[s]].sum() + members[s].sum()) for s in corpus)
+
+
+def _clusters(codebook: npt.NDArray[Any], number: int) -> Classes:
+    """k-means of the codebook's vectors, without empty clusters. (V, D) -> (V,)"""
+    vectors = np.asarray(codebook, dtype=np.float64)
+    number = min(number, len(vectors))
+    centres = vectors[np.random.default_rng(0).choice(len(vectors), number, replace=False)]
     class_of = np.zeros(len(vectors), dtype=np.int64)
     for _ in range(20):
         class_of = np.argmax(vectors @ centres.T - (centres**2).sum(axis=1) / 2, axis=1)
-        members = np.bincount(class_of, minlength=number)
-        sums = np.zeros_like(centres)
-        np.add.at(sums, class_of, vectors)
-        centres = np.where(members[:, None] > 0, sums / np.maximum(members, 1)[:, None], centres)
+        class_of = np.unique(class_of, return_inverse=True)[1]
+        sums = np.stack([np.bincount(class_of, column) for column in vectors.T], axis=1)
+        centres = sums / np.bincount(class_of)[:, None]
     return class_of
