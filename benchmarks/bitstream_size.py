@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import read_audio, sample_names, sample_path
+from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.bitstream import container
 
 COLUMNS = (
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--bitrate", type=float, nargs="+", default=[400, 800, 1280])
     options = parser.parse_args()
     codec = DTMCodec.from_pretrained(options.model)
-    paths = options.audio or [sample_path(name) for name in sample_names()]
+    paths = options.audio or [sample_path("dashwood"), sample_path("amiable")]
     recordings = [read_audio(path, codec.config.sample_rate)[0] for path in paths]
     seconds = sum(x.size for x in recordings) / codec.config.sample_rate
     table = Table(title=f"{codec.model_id}, {len(recordings)} recordings, {seconds:.0f} s")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from dtm_codec import DTMCodec, hub
+from dtm_codec import DTMCodec, Encoded, hub
+from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.config import preset
 from dtm_codec.errors import ConfigError, ModelError
 
@@ -39,6 +40,19 @@ def test_a_half_precision_model_has_an_id_of_its_own(codec: DTMCodec, tmp_path: 
     loaded = DTMCodec.from_pretrained(tmp_path)
     assert loaded.model_id == model_id != codec.model_id
     assert loaded.head.project.weight.dtype == torch.float32
+
+
+def test_token_statistics_ship_with_the_model_and_belong_to_its_id(codec: DTMCodec, tmp_path: Path) -> None:
+    plain = codec.model_id
+    counts = np.arange(1, codec.config.quantizer.codebook_size + 1)
+    codec.token_model = TokenModel.from_counts(counts)
+    assert codec.save_pretrained(tmp_path) == codec.model_id != plain
+    loaded = DTMCodec.from_pretrained(tmp_path)
+    assert loaded.token_model is not None
+    for name, array in codec.token_model.to_arrays().items():
+        assert np.array_equal(loaded.token_model.to_arrays()[name], array)
+    encoded = loaded.encode(np.random.default_rng(0).standard_normal(16_000).astype(np.float32), 16_000)
+    assert Encoded.from_bytes(encoded.to_bytes()) == encoded
 
 
 def test_the_id_follows_the_weights(codec: DTMCodec) -> None:

@@ -41,7 +41,7 @@ class DTMCodec(Network):
     def __init__(self, config: CodecConfig) -> None:
         super().__init__(config)
         self.token_model: TokenModel | None = None
-        self._identity: tuple[int, str] | None = None
+        self._identity: tuple[tuple[int, int], str] | None = None
 
     # The two halves
 
@@ -154,7 +154,7 @@ class DTMCodec(Network):
         if loaded.tensors is not None:
             hub.fill(codec, loaded.tensors, loaded.origin)
             codec.token_model = loaded.token_model
-            codec._identity = (codec._weights_version(), loaded.model_id)
+            codec._identity = (codec._version_of_weights(), loaded.model_id)
         codec.eval().requires_grad_(False)
         hub.register_token_model(codec.model_id, codec.token_model)
         return codec.to(device)
@@ -166,14 +166,14 @@ class DTMCodec(Network):
     @property
     def model_id(self) -> str:
         """Name and fingerprint of the weights, as in 's-vfr-50:1f3a'. Files carry it; only this model decodes them."""
-        version = self._weights_version()
+        version = self._version_of_weights()
         if self._identity is None or self._identity[0] != version:
             self._identity = (version, hub.identify(self))
         return self._identity[1]
 
-    def _weights_version(self) -> int:
-        """Changes when a weight changes in place."""
-        return sum(tensor._version for tensor in self.state_dict(keep_vars=True).values())
+    def _version_of_weights(self) -> tuple[int, int]:
+        """Changes when a weight changes in place or the token statistics are replaced."""
+        return sum(tensor._version for tensor in self.state_dict(keep_vars=True).values()), id(self.token_model)
 
     @property
     def layout(self) -> Layout:

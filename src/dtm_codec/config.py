@@ -227,7 +227,7 @@ def _paper_presets() -> dict[str, CodecConfig]:
     vq16 = QuantizerConfig(codebook_size=65_536)
     stride = SelectorConfig(name="stride")
     base = CodecConfig()
-    presets = {}
+    presets: dict[str, CodecConfig] = {}
     for token_rate, hop in ((25, 320), (40, 200), (50, 160), (80, 100)):
         vfr = replace(base, name=f"vfr-{token_rate}", hop_length=hop, quantizer=vq14)
         ffr = replace(vfr, name=f"ffr-{token_rate}", selector=stride, quantizer=vq16)

@@ -18,12 +18,13 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from .bitstream import token_coder
+from .bitstream.token_coder import TokenModel
 from .config import PRESETS, CodecConfig, preset
 from .errors import ConfigError, MissingExtraError, ModelError
 from .files import atomic_path, write_atomically
 
 if TYPE_CHECKING:
-    from .bitstream.token_coder import TokenModel
     from .codec import DTMCodec
 
 DEFAULT_MODEL = "small"
@@ -150,8 +151,6 @@ def identify(codec: DTMCodec) -> str:
 def register_token_model(model_id: str, token_model: TokenModel | None) -> None:
     """Let `.dtm` files of that model be read and written with its token statistics."""
     if token_model is not None:
-        from .bitstream import token_coder
-
         token_coder.register(model_id, token_model)
 
 
