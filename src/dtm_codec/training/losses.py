@@ -47,11 +47,11 @@ class _MelDistance(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, prediction: Tensor, target: Tensor, window: Tensor, bank: Tensor) -> Tensor:
         with torch.autocast(prediction.device.type, enabled=False):
-            target_magnitude = _spectrum(_reflect(target.float(), window), window).abs()
+            target_magnitude = _magnitude(_spectrum(_reflect(target.float(), window), window))
             target_log = (target_magnitude @ bank).clamp_min_(_LOG_FLOOR).log10_()
             padded = _reflect(prediction.float(), window)
             spectrum = _spectrum(padded, window)
-            magnitude = spectrum.abs()
+            magnitude = _magnitude(spectrum)
             mel = magnitude @ bank
             clamped = mel.clamp_min(_LOG_FLOOR)
             difference = clamped.log10() - target_log
@@ -83,6 +83,11 @@ def _spectrum(padded: Tensor, window: Tensor) -> Tensor:
     return spectrum
 
 
+def _magnitude(spectrum: Tensor) -> Tensor:
+    """abs() in less than half the time on a CPU."""
+    return torch.addcmul(spectrum.real * spectrum.real, spectrum.imag, spectrum.imag).sqrt_()
+
+
 def _adjoint(
     mel_gradient: Tensor, spectrum: Tensor, magnitude: Tensor, window: Tensor, bank: Tensor, padded_length: int
 ) -> Tensor:
@@ -93,8 +98,9 @@ def _adjoint(
     size, hop = window.numel(), window.numel() // 4
     # irfft counts every inner bin twice (it stands for its mirror image too): halve them.
     bank = torch.cat([bank[:1], bank[1:-1] / 2, bank[-1:]])
-    direction = spectrum.mul_((mel_gradient @ bank.T).div_(magnitude.clamp_min_(1e-7)))
-    frames = torch.fft.irfft(direction, n=size, norm="forward").mul_(window)
+    scale = (mel_gradient @ bank.T).div_(magnitude.clamp_min_(1e-7))
+    torch.view_as_real(spectrum).mul_(scale[..., None])  # complex times real takes twice as long
+    frames = torch.fft.irfft(spectrum, n=size, norm="forward").mul_(window)
     blocks = frames.new_zeros(frames.shape[0], frames.shape[1] + 3, hop)
     for quarter in range(4):  # overlap-add
         blocks[:, quarter : quarter + frames.shape[1]] += frames[..., quarter * hop : (quarter + 1) * hop]
