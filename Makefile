@@ -38,8 +38,12 @@ demo: $(INSTALLED)  ## encode and decode the bundled sample, report its bits, dr
 	@echo "listen to $(DEMO)/speech.flac and the decoded file beside it; look at $(DEMO)/speech.png"
 
 .PHONY: test
-test: $(INSTALLED_ALL)  ## all tests but the browser's
+test: $(INSTALLED_ALL)  ## all tests; those in a browser where Chromium and its driver are installed
 	$(BIN)/python -m pytest
+
+.PHONY: test-web
+test-web: $(INSTALLED_ALL)  ## the pages: servers, hostile input, a real browser
+	$(BIN)/python -m pytest tests/web
 
 .PHONY: lint
 lint: $(INSTALLED_ALL)  ## ruff and mypy

@@ -245,3 +245,11 @@ def test_an_endless_body_is_stopped_at_the_limit(codec, running, path: str):
             except OSError:
                 pass  # the server has hung up
             assert sent < limit + 32_000_000, "what was on its way when the server refused"
+
+
+def test_a_sender_who_hangs_up_is_no_failure(codec, caplog):
+    with caplog.at_level(logging.ERROR), served(create_app(Demo(codec, "tiny", max_seconds=5))) as url:
+        with connected(url) as connection:
+            connection.sendall(b"Content-Length: 1000\r\n\r\nhalf")
+        time.sleep(0.3)
+    assert caplog.records == []

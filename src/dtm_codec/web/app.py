@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from ..errors import DTMCodecError
 from .demo import CLIPS_PATH, Demo, demo_routes
@@ -90,6 +91,10 @@ def _add_error_messages(app: FastAPI) -> None:
     @app.exception_handler(DTMCodecError)
     async def user_error(_: Request, error: DTMCodecError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 422)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # nobody reads it: the sender hung up in the middle
 
     @app.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
