@@ -197,6 +197,8 @@ class TrainConfig(Validated):
     dev_every: int = 5_000
     """Steps between two evaluations on dev utterances."""
     dev_utterances: int = 16
+    dev_metrics: tuple[str, ...] = ("pesq", "stoi", "mel")
+    """As `dtm-codec evaluate` names them."""
     token_minutes: float = 60.0
     """The finished model gets the token statistics of this much training speech, for compact files; 0: none."""
     loggers: tuple[Logger, ...] = ("tensorboard",)

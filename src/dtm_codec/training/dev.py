@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from ..audio import Samples, read_audio, write_audio
+from ..audio import Samples, read_audio, resample, write_audio
 from ..codec import DTMCodec
 from ..encoded import Encoded
-from ..errors import MissingExtraError
+from ..errors import AudioError
+from ..evaluation import SAMPLE_RATE
+from ..evaluation.metrics import Metric, Sample
 from .data import find_utterances
-from .losses import MultiScaleMelLoss
 
 LONGEST_SECONDS = 10.0
 """Utterances are cut here: dev scores are to be had often."""
@@ -37,30 +38,29 @@ def load_dev_set(source: str, count: int, sample_rate: int) -> list[Samples]:
     return [read_audio(utterances[i].path, sample_rate)[0][:limit] for i in chosen]
 
 
-@torch.no_grad()
-def evaluate(codec: DTMCodec, originals: Sequence[Samples], samples: int = 4) -> DevResult:
-    """Encode and decode every utterance; PESQ (wide band), STOI, mel distance, and what the mask does."""
-    try:
-        from pesq import PesqError, pesq
-        from pystoi import stoi
-    except ImportError as error:
-        raise MissingExtraError("pesq and pystoi", "train") from error
+def evaluate(codec: DTMCodec, originals: Sequence[Samples], metrics: Sequence[Metric], samples: int = 4) -> DevResult:
+    """Encode and decode every utterance; mean of each metric, and what the mask does."""
     rate = codec.config.sample_rate
-    mel = MultiScaleMelLoss(rate)
     encoded = [codec.encode(original, rate) for original in originals]
     decoded = [codec.decode(e) for e in encoded]
-    pesqs, stois, mels = [], [], []
-    for original, copy in zip(originals, decoded, strict=True):
-        score = pesq(16_000, original, copy, "wb", on_error=PesqError.RETURN_VALUES) if rate == 16_000 else -1
-        if score > 0:  # no score without speech, or at another rate
-            pesqs.append(score)
-        stois.append(stoi(original, copy, rate))
-        mels.append(float(mel(torch.from_numpy(copy)[None], torch.from_numpy(original)[None])))
-    scores = {"dev/stoi": float(np.mean(stois)), "dev/mel": float(np.mean(mels))}
-    if pesqs:
-        scores["dev/pesq"] = float(np.mean(pesqs))
-    scores |= mask_statistics(encoded, originals)
-    return DevResult(scores, list(zip(originals, decoded, strict=True))[:samples])
+    judged = [
+        Sample(resample(copy, rate, SAMPLE_RATE), resample(original, rate, SAMPLE_RATE))
+        for original, copy in zip(originals, decoded, strict=True)
+    ]
+    means = {f"dev/{metric.name}": _mean(metric, judged) for metric in metrics}
+    scores = {name: value for name, value in means.items() if value is not None}
+    pairs = list(zip(originals, decoded, strict=True))
+    return DevResult(scores | mask_statistics(encoded, originals), pairs[:samples])
+
+
+def _mean(metric: Metric, judged: Sequence[Sample]) -> float | None:
+    """Over the utterances that have a value: some metrics have none for silence."""
+    scores = []
+    for sample in judged:
+        with suppress(AudioError):
+            scores.append(metric.score(sample))
+    values = [score.value for score in scores if score is not None]
+    return float(np.mean(values)) if values else None
 
 
 def mask_statistics(encoded: Sequence[Encoded], originals: Sequence[Samples]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import MissingExtraError
+from ..errors import ConfigError, MissingExtraError
 from ..files import write_atomically
 from .config import TrainConfig
 
@@ -141,5 +141,5 @@ def _wandb(folder: Path, config: TrainConfig) -> Any:
     try:
         import wandb
     except ImportError as error:
-        raise MissingExtraError("wandb", "train") from error
+        raise ConfigError("loggers: 'wandb' is not installed: pip install wandb") from error
     return wandb.init(project="dtm-codec", name=folder.name, dir=str(folder), config=config.to_dict(), resume="allow")

@@ -113,15 +113,16 @@ def _adjoint(
 
 def discriminator_loss(real: Sequence[Tensor], fake: Sequence[Tensor]) -> Tensor:
     """LSGAN: real scores to 1, fake scores to 0; the mean of each sub-discriminator, summed."""
-    return torch.stack([(1 - r).square().mean() + f.square().mean() for r, f in zip(real, fake, strict=True)]).sum()
+    pairs = [(r.float(), f.float()) for r, f in zip(real, fake, strict=True)]
+    return torch.stack([(1 - r).square().mean() + f.square().mean() for r, f in pairs]).sum()
 
 
 def adversarial_loss(fake: Sequence[Tensor]) -> Tensor:
     """LSGAN for the generator: fake scores to 1; the mean of each sub-discriminator, summed."""
-    return torch.stack([(1 - f).square().mean() for f in fake]).sum()
+    return torch.stack([(1 - f.float()).square().mean() for f in fake]).sum()
 
 
 def feature_matching_loss(real: Sequence[Sequence[Tensor]], fake: Sequence[Sequence[Tensor]]) -> Tensor:
     """L1 distance of the discriminators' hidden layers: the mean of each layer, summed over all of them."""
     pairs = [pair for r, f in zip(real, fake, strict=True) for pair in zip(r, f, strict=True)]
-    return torch.stack([F.l1_loss(f, r) for r, f in pairs]).sum()
+    return torch.stack([F.l1_loss(f.float(), r.float()) for r, f in pairs]).sum()

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import torch
 
+from ..audio import Samples
 from ..errors import MissingExtraError
+from ..evaluation.metrics import build_all
 from ..files import write_atomically
 from . import checkpoints, dev
 from .config import TrainConfig
@@ -66,12 +68,15 @@ class Run:
         self.folder = folder
         self.config = trainer.config
         self.fabric = trainer.fabric
-        self._dev_set = []
+        self._dev_set: list[Samples] = []
+        self._metrics = build_all(self.config.dev_metrics)
         if self.fabric.is_global_zero:
             write_atomically(folder / "config.json", f"{json.dumps(self.config.to_dict(), indent=2)}\n".encode())
             if self.config.data.dev is not None and self.config.dev_utterances:
                 rate = self.config.model.sample_rate
                 self._dev_set = dev.load_dev_set(self.config.data.dev, self.config.dev_utterances, rate)
+                for metric in self._metrics:
+                    metric.load()  # what is missing is better known now than after an hour
 
     def until(self, max_steps: int, max_minutes: float) -> Path:
         """Train. However it ends, but for a kill, there is a checkpoint of the last step; it is written first."""
@@ -148,7 +153,7 @@ class Run:
         """Scores and samples of the averaged weights, by the first process."""
         if self._dev_set:
             codec, step = self.trainer.average.module, self.trainer.step
-            result = dev.evaluate(codec, self._dev_set)
+            result = dev.evaluate(codec, self._dev_set, self._metrics)
             run_log.metrics(step, result.scores)
             log.info("step %d: %s", step, ", ".join(f"{name} {value:.3f}" for name, value in result.scores.items()))
             dev.write_samples(self.folder / "samples" / f"step-{step:08d}", result, codec.config.sample_rate)
