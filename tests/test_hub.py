@@ -40,6 +40,8 @@ def test_a_half_precision_model_has_an_id_of_its_own(codec: DTMCodec, tmp_path: 
     loaded = DTMCodec.from_pretrained(tmp_path)
     assert loaded.model_id == model_id != codec.model_id
     assert loaded.head.project.weight.dtype == torch.float32
+    loaded._identity = None
+    assert loaded.model_id == model_id
 
 
 def test_token_statistics_ship_with_the_model_and_belong_to_its_id(codec: DTMCodec, tmp_path: Path) -> None:

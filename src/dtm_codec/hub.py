@@ -171,8 +171,10 @@ def _stored(codec: DTMCodec, dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def _model_id(config: CodecConfig, tensors: dict[str, Tensor]) -> str:
+    """Hashes values, not their storage: weights from a half-precision file are the same in float32, on any device."""
     digest = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode())
     for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
-        digest.update(tensors[name].flatten().view(torch.uint8).numpy().data)
+        values = tensors[name].float() if tensors[name].dtype in (torch.float16, torch.bfloat16) else tensors[name]
+        digest.update(f"{name} {values.dtype} {list(values.shape)}".encode())
+        digest.update(values.flatten().view(torch.uint8).numpy().data)
     return f"{config.name}:{digest.hexdigest()[:4]}"
