@@ -98,7 +98,7 @@ def _assemble(encoded: Encoded, coded_mask: bytes | None, coded_tokens: bytes | 
         fixed_width.append(encoded.mask.view(np.uint8))
     if coded_tokens is None:
         fixed_width.append(bits.from_codes(encoded.codes, layout.token_bits))
-    # at most one section of either kind on each side: a coded mask comes first, coded tokens last
+    # what is in fixed width comes after a coded mask and before coded tokens
     data = header.to_bytes() + (coded_mask or b"") + bits.pack(*fixed_width) + (coded_tokens or b"")
     return data + _checksum(data)
 
@@ -119,7 +119,7 @@ def read(data: bytes, token_model: TokenModel | None = None) -> Encoded:
         statistics = token_model or token_coder.lookup(header.model_id)
         if statistics is None:
             raise BitstreamError(
-                f"the tokens are coded with the statistics of model {header.model_id!r}, which is not loaded"
+                f"the tokens are coded with the statistics of model {header.model_id!r}: load that model first"
             )
         _check_statistics(statistics, header.layout)
         codes = token_coder.decode(opened.token_section, statistics, opened.tokens)
