@@ -1,0 +1,59 @@
+"""A small test set cut from the bundled recordings, and tiny untrained models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from dtm_codec import DTMCodec
+from dtm_codec.audio import read_audio, sample_path, write_audio
+from dtm_codec.config import preset
+from dtm_codec.evaluation import SAMPLE_RATE
+from dtm_codec.evaluation.metrics.base import Samples
+
+TEXTS = ("mister dashwood", "an amiable woman", None)
+
+
+@pytest.fixture(scope="session")
+def speech() -> Samples:
+    """2 s."""
+    audio, _ = read_audio(sample_path(), SAMPLE_RATE)
+    return audio[SAMPLE_RATE : 3 * SAMPLE_RATE]
+
+
+@pytest.fixture(scope="session")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two English utterances and a German one of 1.2 s each."""
+    folder = tmp_path_factory.mktemp("data")
+    audio, _ = read_audio(sample_path(), SAMPLE_RATE)
+    length = SAMPLE_RATE * 6 // 5
+    with (folder / "set.jsonl").open("w") as lines:
+        for number, text in enumerate(TEXTS):
+            name = f"{number}.wav"
+            write_audio(folder / name, audio[(number + 1) * length :][:length], SAMPLE_RATE)
+            language = "en" if text else "de"
+            row = {"audio_filepath": name, "text": text, "lang": language, "speaker": f"s{number}", "set": "mini"}
+            lines.write(json.dumps({**row, "digit": number % 2}) + "\n")
+    return folder / "set.jsonl"
+
+
+def save_tiny(name: str, folder: Path) -> None:
+    """A model of that preset's kind, tiny and untrained."""
+    tiny = {"dim": 32, "heads": 2, "mlp_hidden": 48}
+    layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        DTMCodec(dataclasses.replace(preset(name), **tiny, **layers)).eval().save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two trained models, as recipes find them: one as exported by a training run."""
+    folder = tmp_path_factory.mktemp("models")
+    save_tiny("s-vfr-50", folder / "s-vfr-50" / "export")
+    save_tiny("s-ffr-50", folder / "s-ffr-50")
+    return folder

@@ -1,0 +1,69 @@
+"""The commands, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dtm_codec.cli import main
+from dtm_codec.evaluation import bench
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    return int(end.value.code or 0)
+
+
+def test_evaluate_then_report(manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("matplotlib")
+    options = ("--data", manifest, "--where", "lang=en", "--metrics", "stoi,si-sdr", "-o", tmp_path / "run")
+    assert run("evaluate", "identity", "lowpass", *options) == 0
+    assert "| Reference | 256000 |" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["utterances"] == 2
+    assert run("report", tmp_path / "run", "-o", tmp_path / "report") == 0
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "codex", "--data", "{data}", "-o", "{out}"], "unknown system 'codex'"),
+        (["evaluate", "identity", "--data", "{data}", "-o", "{out}", "--metrics", "nice"], "unknown metric 'nice'"),
+        (["evaluate", "identity", "--data", "nowhere", "-o", "{out}"], "no test set 'nowhere'"),
+        (["evaluate", "dtm:nowhere", "--data", "{data}", "-o", "{out}"], "no model 'nowhere'"),
+        (["report", "{out}", "-o", "{out}"], "no finished run"),
+        (["recipe", "table", "-o", "{out}"], "no recipe 'table'"),
+        (["recipe", "main", "-o", "{out}", "--family", "big"], "family 'big'"),
+        (["recipe", "main", "-o", "{out}"], "needs a test set"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    arguments: list[str], message: str, manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [argument.format(data=manifest, out=tmp_path / "out") for argument in arguments]
+    assert run(*filled) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert message in error[-1]
+
+
+def test_bench_times_in_turns_and_measures_memory(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = f"dtm:{models / 's-vfr-50' / 'export'}"
+    options = ("--seconds", 2, "--rounds", 2, "--memory", "1,2", "-o", tmp_path / "bench.json")
+    assert run("bench", ours, "identity", *options) == 0
+    first, second = json.loads((tmp_path / "bench.json").read_text())
+    assert first["encode_ratio"] == first["decode_ratio"] == 1.0
+    assert second["encode_ratio"] < 1
+    assert 0 < first["selector_share"] < 100
+    assert second["selector_share"] is None
+    assert set(first["peak_mb"]) == {"1.0", "2.0"}
+    assert "| Reference |" in capsys.readouterr().out
+
+
+def test_speech_of_the_bench_is_as_long_as_asked() -> None:
+    assert bench.speech(30).shape == (480_000,)

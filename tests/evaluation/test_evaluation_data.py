@@ -1,0 +1,99 @@
+"""Test sets and ratings as users have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtm_codec.audio import write_audio
+from dtm_codec.errors import DTMCodecError
+from dtm_codec.evaluation.data import read_data
+from dtm_codec.evaluation.listening import listening_block, read_ratings
+from dtm_codec.evaluation.specs import Spec
+
+
+def test_manifest_fields_are_read_and_conditions_met(manifest: Path) -> None:
+    rows = read_data(manifest)
+    assert [u.id for u in rows] == ["0.wav", "1.wav", "2.wav"]
+    assert rows[0].labels == {"digit": "0"}
+    assert [u.language for u in read_data(manifest, ["lang!=en"])] == ["de"]
+    assert [u.id for u in read_data(manifest, ["lang=en", "digit=1"])] == ["1.wav"]
+
+
+def test_a_key_changes_with_what_is_judged(manifest: Path) -> None:
+    keys = {u.key for u in read_data(manifest)}
+    assert len(keys) == 3
+    assert keys == {u.key for u in read_data(manifest)}
+    changed = manifest.with_name("changed.jsonl")
+    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    changed.write_text("\n".join(json.dumps({**line, "text": "another text"}) for line in lines))
+    assert keys.isdisjoint(u.key for u in read_data(changed))
+
+
+def test_folders_of_librispeech_mls_and_plain_audio(tmp_path: Path) -> None:
+    for name in ("1089/134686/1089-134686-0000.flac", "mls_german/test/audio/7_8_9.wav", "plain/a.wav", "plain/b.wav"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_audio(tmp_path / name, np.zeros(100, np.float32), 16_000)
+    (tmp_path / "1089/134686/1089-134686.trans.txt").write_text("1089-134686-0000 HE HOPED\n")
+    (tmp_path / "mls_german/test/transcripts.txt").write_text("7_8_9\tguten tag\n")
+    (tmp_path / "plain/a.txt").write_text("beside\n")
+    found = {u.id: (u.text, u.language) for u in read_data(tmp_path)}
+    assert found == {
+        "1089/134686/1089-134686-0000.flac": ("HE HOPED", None),
+        "mls_german/test/audio/7_8_9.wav": ("guten tag", "de"),
+        "plain/a.wav": ("beside", None),
+        "plain/b.wav": (None, None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "line 1"), ("[1]", "line 1"), ('{"audio_filepath": "gone.wav"}', "gone.wav"), ("", "no utt")],
+)
+def test_a_bad_manifest_is_one_clear_line(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text(text)
+    with pytest.raises(DTMCodecError, match=message):
+        read_data(tmp_path / "m.jsonl")
+
+
+def test_nothing_to_judge_is_said(manifest: Path, tmp_path: Path) -> None:
+    with pytest.raises(DTMCodecError, match="no test set"):
+        read_data(tmp_path / "gone")
+    with pytest.raises(DTMCodecError, match="lang=xx"):
+        read_data(manifest, ["lang=xx"])
+    with pytest.raises(DTMCodecError, match="field=value"):
+        read_data(manifest, ["lang"])
+
+
+def test_ratings_become_the_papers_table(tmp_path: Path) -> None:
+    rows = [
+        (f"l{i}", f"t{j}", system, base + i)
+        for i in range(4)
+        for j in range(2)
+        for system, base in (("A", 70), ("B", 50))
+    ]
+    (tmp_path / "r.csv").write_text("listener,trial,system,rating\n" + "\n".join(",".join(map(str, r)) for r in rows))
+    names = ("listener", "trial", "system", "rating")
+    (tmp_path / "r.json").write_text(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+    block = listening_block(read_ratings(tmp_path / "r.csv"))
+    assert [row[0].text for row in block.groups[0].rows] == ["A", "B"]
+    assert block.groups[0].rows[0][2].text == "71.50"
+    assert "4 listeners, 2 trials" in str(block.columns[2].judge)
+    assert read_ratings(tmp_path / "r.json") == read_ratings(tmp_path / "r.csv")
+
+
+@pytest.mark.parametrize("text", ["", "listener,trial\n1,2\n", "listener,trial,system,rating\na,b,c,high\n"])
+def test_other_files_are_no_ratings(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(text)
+    with pytest.raises(DTMCodecError, match="ratings"):
+        read_ratings(tmp_path / "r.csv")
+
+
+def test_names_have_a_kind_an_argument_and_options() -> None:
+    assert Spec.parse("pesq") == Spec("pesq")
+    assert Spec.parse("dtm:random:s-vfr-50?bitrate=800&selector=ple") == Spec(
+        "dtm", "random:s-vfr-50", {"bitrate": "800", "selector": "ple"}
+    )

@@ -1,0 +1,211 @@
+"""Judges: known values, laws of the formulas, one text normaliser, clear hints when something is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtm_codec.errors import ConfigError, DTMCodecError, MissingExtraError, ModelError
+from dtm_codec.evaluation import SAMPLE_RATE, metrics
+from dtm_codec.evaluation.metrics import Metric, Sample, Score, words
+from dtm_codec.evaluation.metrics.base import Last, Samples
+from dtm_codec.evaluation.metrics.fbank import log_mel_filterbank
+from dtm_codec.evaluation.metrics.recognisers import Recogniser
+
+OFFLINE = ["pesq", "stoi", "estoi", "si-sdr", "mel", "stft"]
+
+
+def score(name: str, sample: Sample) -> float:
+    result = metrics.build(name).score(sample)
+    assert result is not None
+    return result.value
+
+
+@pytest.fixture
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(metrics.MODELS_VARIABLE, raising=False)
+
+
+def test_the_reference_itself_has_the_best_value_there_is(speech: Samples) -> None:
+    same = Sample(speech.copy(), speech)
+    assert score("pesq", same) == pytest.approx(4.644, abs=1e-3)
+    for name, best in {"stoi": 1.0, "estoi": 1.0, "si-sdr": 100.0, "mel": 0.0, "stft": 0.0}.items():
+        assert score(name, same) == pytest.approx(best, abs=1e-6), name
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_more_noise_is_worse(name: str, speech: Samples) -> None:
+    noise = np.random.default_rng(0).standard_normal(speech.size).astype(np.float32)
+    metric = metrics.build(name)
+    little, much = (score(name, Sample(speech + level * noise, speech)) for level in (0.002, 0.02))
+    assert (little > much) == metric.higher_is_better
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(0.01, 10.0), st.floats(0.001, 1.0))
+def test_si_sdr_is_the_ratio_of_energies_at_any_gain(gain: float, level: float) -> None:
+    time = np.arange(16_000) / SAMPLE_RATE
+    tone, other = (np.sin(2 * np.pi * f * time).astype(np.float32) for f in (200, 300))  # orthogonal, without mean
+    decoded = (gain * (tone + level * other)).astype(np.float32)
+    assert score("si-sdr", Sample(decoded, tone)) == pytest.approx(-20 * np.log10(level), abs=0.02)
+
+
+@pytest.mark.parametrize("name", metrics.known())
+def test_every_metric_builds_and_says_how_it_is_read(name: str) -> None:
+    metric = metrics.build(name)
+    assert metric.label
+    assert metric.name.partition(":")[0] == name
+    assert metric.decimals > 0
+
+
+@pytest.mark.usefixtures("no_models")
+@pytest.mark.parametrize("name", [*metrics.known(), "wer:moonshine", "wer:whisper", "spk-sim:onnx", "dnsmos:p808"])
+def test_a_judge_is_named_or_what_is_missing_is_said(name: str) -> None:
+    try:
+        said = metrics.build(name).judge
+    except (MissingExtraError, ModelError) as error:
+        said = str(error)
+        named = "pip install" in said or "DTM_METRIC_MODELS" in said
+    else:
+        named = True
+    assert said
+    assert named
+
+
+@pytest.mark.parametrize("name", ["pesk", "wer:siri", "pesq?model=x", "dnsmos:loud", "?", "wer:", "mel?a"])
+def test_a_wrong_name_is_one_clear_line(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"known|allowed|no name|key=value") as error:
+        metrics.build(name)
+    assert "\n" not in str(error.value)
+
+
+def test_two_judges_of_one_name_do_not_share_a_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    for name in ("a.onnx", "b.onnx"):
+        (tmp_path / name).write_bytes(name.encode())
+    one, two = (f"spk-sim:onnx?model={tmp_path / name}" for name in ("a.onnx", "b.onnx"))
+    assert len(metrics.build_all([one, one])) == 1
+    with pytest.raises(ConfigError, match="two judges"):
+        metrics.build_all([one, two])
+
+
+def test_the_standard_set_prefers_the_papers_judges(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "find_spec", lambda package: object())
+    monkeypatch.setenv(metrics.MODELS_VARIABLE, str(tmp_path))
+    (tmp_path / "moonshine-base").mkdir()
+    (tmp_path / "speaker.onnx").touch()
+    assert metrics.standard() == ["utmosv2", "distillmos", "pesq", "stoi", "spk-sim:onnx", "wer:moonshine"]
+    (tmp_path / "hubert-large-ls960-ft").mkdir()
+    assert "wer:hubert" in metrics.standard()
+    assert "wer:moonshine" not in metrics.standard()
+
+
+def test_silence_has_no_pesq_and_no_stoi() -> None:
+    silence = np.zeros(SAMPLE_RATE, np.float32)
+    for name in ("pesq", "stoi"):
+        with pytest.raises(DTMCodecError, match="no value"):
+            metrics.build(name).score(Sample(silence, silence))
+
+
+def test_filterbank_is_kaldis(speech: Samples) -> None:
+    kaldi = pytest.importorskip("kaldi_native_fbank")
+    options = kaldi.FbankOptions()
+    options.frame_opts.dither = 0.0
+    options.frame_opts.window_type = "hamming"
+    options.mel_opts.num_bins = 80
+    bank = kaldi.OnlineFbank(options)
+    bank.accept_waveform(SAMPLE_RATE, (speech * 32768).tolist())
+    bank.input_finished()
+    theirs = np.stack([bank.get_frame(i) for i in range(bank.num_frames_ready)])
+    ours = log_mel_filterbank(speech)
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() < 1e-2
+    assert np.abs(ours - theirs).mean() < 1e-4
+
+
+# Words
+
+
+class Parrot(Recogniser):
+    """Says what it is told, and counts how often it is asked."""
+
+    languages = frozenset({"en"})
+    judge = "parrot"
+    says = ""
+    asked = 0
+
+    def load(self) -> None:
+        pass
+
+    def hear(self, audio: Samples, language: str) -> str:
+        self.asked += 1
+        return self.says
+
+
+@pytest.fixture
+def parrot(monkeypatch: pytest.MonkeyPatch) -> Parrot:
+    pytest.importorskip("jiwer")
+    pytest.importorskip("whisper_normalizer")
+    bird = Parrot(None)
+    monkeypatch.setattr(words, "recogniser", lambda name, model: bird)
+    return bird
+
+
+def heard(parrot: Parrot, says: str, text: str | None, language: str | None = "en", name: str = "wer") -> Score | None:
+    parrot.says = says
+    silence = np.zeros(160, np.float32)
+    return metrics.build(name).score(Sample(silence, silence, text, language))
+
+
+def test_errors_are_counted_in_words_and_in_characters(parrot: Parrot) -> None:
+    assert heard(parrot, "the cat sat down", "the cat sat") == Score(100 / 3, 3, "the cat sat down")
+    assert heard(parrot, "", "one two") == Score(100.0, 2, "")
+    characters = heard(parrot, "cot", "cat", name="cer")
+    assert characters is not None
+    assert characters.value == pytest.approx(100 / 3)
+
+
+@pytest.mark.parametrize(
+    ("says", "text"),
+    [
+        ("Mr. Dashwood's colour, it's 20!", "mister dashwood's color it is twenty"),
+        ("HE COUNSELLED HIM", "he counseled him"),
+        ("forty-two   pounds", "42 pounds"),
+    ],
+)
+def test_spelling_numbers_case_and_marks_are_no_errors(parrot: Parrot, says: str, text: str) -> None:
+    result = heard(parrot, says, text)
+    assert result is not None
+    assert result.value == 0.0
+
+
+def test_without_text_or_in_a_foreign_language_there_is_no_value(parrot: Parrot) -> None:
+    assert heard(parrot, "x", None) is None
+    assert heard(parrot, "x", "...") is None
+    assert heard(parrot, "x", "guten tag", "de") is None
+    assert heard(parrot, "x", "good day", None) is not None
+
+
+def test_wer_and_cer_share_a_transcript(parrot: Parrot) -> None:
+    parrot.says = "a cat"
+    sample = Sample(np.zeros(160, np.float32), np.zeros(160, np.float32), "a cat")
+    assert [metrics.build(name).score(sample).value for name in ("wer", "cer")] == [0.0, 0.0]  # type: ignore[union-attr]
+    assert parrot.asked == 1
+
+
+def test_last_computes_once_per_array() -> None:
+    calls: list[int] = []
+    last = Last(lambda array: calls.append(array.size))
+    one, two = np.zeros(1, np.float32), np.zeros(2, np.float32)
+    for array in (one, one, two, two, one):
+        last(array)
+    assert calls == [1, 2, 1]
+
+
+def test_a_metric_may_be_left_to_its_defaults() -> None:
+    assert isinstance(metrics.build("wer"), Metric)
+    assert metrics.build("wer").name == "wer:hubert"
+    assert metrics.build("spk-sim").name == "spk-sim:wavlm"
+    assert metrics.build("dnsmos").name == "dnsmos:ovrl"

@@ -1,0 +1,114 @@
+"""Recipes: one per result of the paper, runnable with whatever models are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtm_codec.config import SMALL_PRESETS
+from dtm_codec.errors import DTMCodecError
+from dtm_codec.evaluation import paper, recipes, systems
+from dtm_codec.evaluation.models import Models
+from dtm_codec.evaluation.recipes.run import Kitchen, Settings
+
+yaml = pytest.importorskip("yaml")
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_every_table_of_the_paper_has_its_recipe() -> None:
+    assert {recipes.load(name).paper for name in recipes.ORDER} - {None} == set(paper.tables())
+
+
+@pytest.mark.parametrize("name", recipes.ORDER)
+def test_names_in_recipes_mean_something(name: str) -> None:
+    recipe = recipes.load(name)
+    small, big = Models(None, "small"), Models(None, "paper")
+    tuned = {
+        family: {
+            yaml.safe_load(path.read_text())["model"]["name"] for path in folder.glob("*.yaml") if path.stem != "base"
+        }
+        for family in ("small", "paper")
+        if (folder := CONFIGS / family / "finetune").is_dir()
+    }
+    for row in recipe.rows:
+        assert len(row.cells) == len(recipe.headings)
+        assert bool(row.system) != bool(row.model)
+        if row.system and not row.system.startswith(("encodec", "dac", "mimi", "snac", "xcodec")):
+            assert systems.build(row.system).name == row.system
+        for model in filter(None, (row.model, row.against)):
+            assert small.full_name(model) in {*SMALL_PRESETS, *tuned.get("small", ())}
+            assert f"s-{big.full_name(model)}" in SMALL_PRESETS or big.full_name(model) in tuned.get("paper", ())
+
+
+def test_models_are_found_in_folders_exports_and_by_name(models: Path) -> None:
+    found = Models(models, "small", {"vfr-25": "small"})
+    assert found.find("vfr-50") == str(models / "s-vfr-50" / "export")
+    assert found.find("ffr-50") == str(models / "s-ffr-50")
+    assert found.find("vfr-25") == "small"
+    assert found.find("vfr-40") is None
+    assert Models(models, "paper").find("vfr-50") is None
+
+
+@pytest.fixture
+def cooked(models: Path, manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The report of all recipes that need no peer programs, with two tiny models."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(Kitchen, "_reason", lambda self, name: "" if name == "identity" else "not installed")
+    ratings = tmp_path / "ratings.csv"
+    ratings.write_text("listener,trial,system,rating\nl1,t1,VFR,80\nl1,t1,FFR,70\nl2,t1,VFR,90\nl2,t1,FFR,60\n")
+    settings = Settings(
+        Models(models), ["si-sdr", "stoi"], tmp_path / "out", str(manifest), probes=[str(manifest)], ratings=ratings
+    )
+    probe = tmp_path / "probe.yaml"
+    probe.write_text(
+        "title: Probes\nkind: probing\npaper: probing\nheadings: [Model, Setting]\n"
+        "sets: [{name: Mini, set: mini, label: digit, folds: 3}, {name: SLURP, set: slurp, label: intent, folds: 2}]\n"
+        "rows: [{cells: [Ours, VFR], model: vfr-50}, {cells: [Ours, FFR], model: ffr-25}]\n"
+    )
+    names = [*(name for name in recipes.ORDER if name != "probing"), str(probe)]
+    Kitchen(settings, lambda what: lambda done, total: None).cook([recipes.load(name) for name in names])
+    return (settings.out / "report.md").read_text()
+
+
+def test_all_recipes_cook_with_what_is_there(cooked: str) -> None:
+    sections = {part.splitlines()[0]: part for part in cooked.split("\n## ")[1:]}
+    assert len(sections) == len(recipes.ORDER)
+    assert all("Reference rows from the paper" in part for title, part in sections.items() if "Figure" not in title)
+    main = sections["Reconstruction at matched total bitrate (Table 1)"]
+    assert "| DTM-Codec@50Hz VFR | 7" in main
+    assert "DTM-Codec@80Hz VFR: s-vfr-80 is not trained yet" in main
+    assert "Opus 6 kbps: not installed" in main
+    pairs = sections["FFR against VFR at the same total bitrate (Table 2)"]
+    assert "50 Hz" in pairs
+    assert "→" in pairs.split("Reference")[0]
+    assert "25 Hz: one of the two models is not trained yet" in pairs
+    selectors = sections["Selectors at 800 bps (Table 6)"]
+    assert "Lagrangian DP" in selectors
+    assert "s-dp is not trained yet; selector swapped into s-vfr-50" in selectors
+    codebook = sections["Codebook utilisation at 800 bps (Table 5)"]
+    assert "codes in" in codebook
+    mls = sections["Out of domain, other languages (Table 8)"]
+    assert "1 utterances" in mls
+    listening = sections["Listening test (Table 3)"]
+    assert "| VFR | 2 | **85.00**" in listening
+    probes = sections["Probes"]
+    assert "Majority class" in probes
+    assert "SLURP: no data given" in probes
+
+
+def test_a_recipe_of_ones_own_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    for text, message in (
+        ("title: t\nkind: poem\n", "poem"),
+        ("title: t\nkind: systems\ncolour: red\n", "colour"),
+        ("title: t\nkind: systems\nrows: [{cell: a}]\n", "cell"),
+        ("title: [\n", "recipe"),
+        ("- a\n", "recipe"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DTMCodecError, match=message):
+            recipes.load(str(path))
+    with pytest.raises(DTMCodecError, match="known"):
+        recipes.load("tabel")

@@ -1,0 +1,160 @@
+"""Runs: each utterance once per system, in parallel or not, whatever kills them; files as specified."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtm_codec.errors import AudioError
+from dtm_codec.evaluation import systems
+from dtm_codec.evaluation.data import read_data
+from dtm_codec.evaluation.runner import evaluate
+from dtm_codec.evaluation.summary import Summary
+from dtm_codec.evaluation.systems.base import Coded, Samples
+from dtm_codec.evaluation.systems.plain import Identity
+
+pyarrow = pytest.importorskip("pyarrow.parquet")
+
+
+class Counting(Identity):
+    """Identity that counts what it encodes."""
+
+    encoded = 0
+    version = "1"
+
+    @property
+    def identity(self) -> str:
+        return self.version
+
+    def encode(self, audio: Samples) -> Coded:
+        Counting.encoded += 1
+        return super().encode(audio)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
+    from dtm_codec.evaluation.systems import plain
+
+    monkeypatch.setattr(plain, "Counting", Counting, raising=False)
+    monkeypatch.setitem(systems._SYSTEMS, "counting", "plain:Counting")
+    monkeypatch.setattr(Counting, "encoded", 0)
+    return Counting
+
+
+def test_summary_has_what_the_issue_of_results_needs(manifest: Path, tmp_path: Path) -> None:
+    utterances = read_data(manifest)
+    summary = evaluate(["identity", "lowpass"], ["stoi", "si-sdr"], utterances, tmp_path, source="mini")
+    data = json.loads((tmp_path / "summary.json").read_text())
+    assert set(data["systems"]) == {"identity", "lowpass"}
+    identity = data["systems"]["identity"]
+    assert set(identity["bps"]) == {"content", "position", "total", "written"}
+    assert identity["bps"]["total"] == 256_000
+    assert set(identity["metrics"]["stoi"]) == {"mean", "low", "high", "n", "judge"}
+    assert identity["metrics"]["stoi"]["mean"] == pytest.approx(1.0)
+    assert identity["metrics"]["stoi"]["n"] == 3
+    assert "pystoi" in identity["metrics"]["stoi"]["judge"]
+    assert Summary.load(tmp_path) == summary
+
+
+def test_parquet_keeps_every_value_and_the_mean_follows_from_it(manifest: Path, tmp_path: Path) -> None:
+    summary = evaluate(["lowpass"], ["stoi", "si-sdr"], read_data(manifest, ["lang=en"]), tmp_path)
+    table = pyarrow.read_table(tmp_path / "utterances.parquet").to_pydict()
+    assert table["utterance"] == ["0.wav", "1.wav"]
+    assert table["lang"] == ["en", "en"]
+    for name, estimate in summary.systems["lowpass"].metrics.items():
+        assert np.mean(table[name]) == pytest.approx(estimate.mean)
+    assert sum(table["total_bits"]) / sum(table["seconds"]) == summary.systems["lowpass"].bps.total  # type: ignore[union-attr]
+
+
+def test_done_is_done(manifest: Path, tmp_path: Path, counting: type[Counting]) -> None:
+    utterances = read_data(manifest)
+    evaluate(["counting"], ["si-sdr"], utterances[:2], tmp_path)
+    assert counting.encoded == 2
+    evaluate(["counting"], ["si-sdr"], utterances, tmp_path)
+    assert counting.encoded == 3
+    evaluate(["counting"], ["si-sdr", "mel"], utterances, tmp_path)  # a new metric needs all of them again
+    assert counting.encoded == 6
+    summary = evaluate(["counting"], ["si-sdr", "mel"], utterances, tmp_path)
+    assert counting.encoded == 6
+    assert {name: e.n for name, e in summary.systems["counting"].metrics.items()} == {"si-sdr": 3, "mel": 3}
+
+
+def test_a_retrained_model_is_judged_anew(
+    manifest: Path, tmp_path: Path, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    utterances = read_data(manifest)
+    evaluate(["counting"], ["si-sdr"], utterances, tmp_path)
+    monkeypatch.setattr(Counting, "version", "2")
+    evaluate(["counting"], ["si-sdr"], utterances, tmp_path)
+    assert counting.encoded == 6
+
+
+def test_a_system_that_fails_on_one_utterance_keeps_the_others(
+    manifest: Path, tmp_path: Path, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(self: Counting, audio: Samples) -> Coded:
+        Counting.encoded += 1
+        if Counting.encoded == 2:
+            raise AudioError("too loud")
+        return Identity.encode(self, audio)
+
+    monkeypatch.setattr(Counting, "encode", encode)
+    summary = evaluate(["counting"], ["si-sdr"], read_data(manifest), tmp_path)
+    assert summary.systems["counting"].failures == {"1.wav": "too loud"}
+    assert summary.systems["counting"].metrics["si-sdr"].n == 2
+
+
+def test_a_judge_without_a_value_for_an_utterance_leaves_it_out(tmp_path: Path) -> None:
+    from dtm_codec.audio import write_audio
+
+    write_audio(tmp_path / "silence.wav", np.zeros(16_000, np.float32), 16_000)
+    summary = evaluate(["identity"], ["stoi", "mel"], read_data(tmp_path), tmp_path / "run")
+    assert set(summary.systems["identity"].metrics) == {"mel"}
+
+
+def test_processes_give_what_one_process_gives(manifest: Path, tmp_path: Path) -> None:
+    names, judges, utterances = ["identity", "lowpass"], ["stoi", "si-sdr"], read_data(manifest)
+    one = evaluate(names, judges, utterances, tmp_path / "one")
+    two = evaluate(names, judges, utterances, tmp_path / "two", jobs=2)
+    assert one == two
+    first, second = (pyarrow.read_table(tmp_path / name / "utterances.parquet") for name in ("one", "two"))
+    assert first.equals(second)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+def test_killed_with_9_it_goes_on_and_does_each_utterance_once(manifest: Path, tmp_path: Path) -> None:
+    wanted = [f"lowpass:{hertz}" for hertz in range(1000, 3000, 100)]  # 20 systems x 3 utterances
+    command = [sys.executable, "-m", "dtm_codec", "evaluate", *wanted, "--data", str(manifest), "--metrics", "stoi"]
+    journal = tmp_path / "run" / "journal.jsonl"
+    for stop_after in (4, 25):
+        run = subprocess.Popen(
+            [*command, "-o", str(tmp_path / "run")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while run.poll() is None and _lines(journal) < stop_after:
+            time.sleep(0.005)
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+    with journal.open("ab") as file:
+        file.write(b'{"system": "lowpass:1000", "utt')  # as a kill in the middle of a write leaves it
+    utterances = read_data(manifest)
+    before = _lines(journal)
+    assert before < 60 + 2
+    summary = evaluate(wanted, ["stoi"], utterances, tmp_path / "run")
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    counts = Counter((row["system"], row["utterance"]) for row in rows if "system" in row)
+    assert len(counts) == 60
+    assert set(counts.values()) == {1}
+    assert all(system.metrics["stoi"].n == 3 for system in summary.systems.values())
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
