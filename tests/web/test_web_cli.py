@@ -36,20 +36,23 @@ def test_from_folders_and_systems_to_a_test_and_its_export(originals: Path):
 def test_results_are_printed_written_and_drawn(tmp_path: Path, speech):
     test = make_prepared(tmp_path, speech)
     store = Store(tmp_path / "test" / "ratings.sqlite")
-    for _ in range(3):
+    for first in (100, 100, 100, 80):  # the last one misses the hidden reference
         _, listener = store.add_listener("x")
         for utterance in test.utterances:
             for i, system in enumerate(test.systems):
-                store.rate(listener, utterance, system, 100 - 10 * i)
+                store.rate(listener, utterance, system, first - 10 * i)
     store.close()
     csv, picture = tmp_path / "ratings.csv", tmp_path / "plot.png"
     said = run("listening", "results", tmp_path / "test", "--csv", csv, "--plot", picture)
-    for expected in ("100.00", "90.00", "60.00", "good <i>&", "3 listeners"):
+    for expected in ("100.00", "90.00", "60.00", "good <i>&", "4 listeners, 1 left out: L004"):
         assert expected in said
     rows = np.genfromtxt(csv, delimiter=",", dtype=str)
     assert rows[0].tolist() == ["listener", "trial", "system", "rating"]
     assert len(rows) == 1 + 3 * 3 * 5
     assert picture.stat().st_size > 5000
+    everyone = run("listening", "results", tmp_path / "test", "--csv", csv, "--no-screening")
+    assert "95.00" in everyone
+    assert len(np.genfromtxt(csv, delimiter=",", dtype=str)) == 1 + 4 * 3 * 5
 
 
 @pytest.mark.parametrize(

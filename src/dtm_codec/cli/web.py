@@ -125,7 +125,7 @@ def _system(source: str) -> System:
 def results(
     folder: Folder,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all ratings: listener, trial, system, rating.")
+        Path | None, typer.Option(metavar="FILE", help="Write the ratings that count: listener, trial, system, rating.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the means (.png, .svg or .pdf).")] = None,
     screening: Annotated[
@@ -146,7 +146,8 @@ def results(
     found = evaluate(ratings, test.systems, screening=screening)
     _print(found, test.title)
     if csv is not None:
-        write_atomically(csv, report.ratings_csv(ratings).encode())
+        counted = [rating for rating in ratings if rating.listener not in found.excluded]
+        write_atomically(csv, report.ratings_csv(counted).encode())
     if plot is not None:
         report.plot(found, plot, test.title)
 

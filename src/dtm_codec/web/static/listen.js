@@ -9,7 +9,7 @@ const WORDS = ["Bad", "Poor", "Fair", "Good", "Excellent"];
 
 const player = new Player();
 const memory = { token: null, volume: 70, volumeDone: false, trainingDone: false, drafts: {}, ...recall() };
-const page = { kind: null, stimuli: [], reference: null, sliders: [], after: null, peaks: null };
+const page = { kind: null, stimuli: [], reference: null, sliders: [], peaks: null };
 let session = null;
 let saving = false;
 
