@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def run_inline(job: Job, shards: Sequence[Shard], workers: int) -> Iterator[Result]:
+def run_inline(job: Job, shards: Sequence[Shard], workers: int) -> Generator[Result, None, None]:
     """In place of `local.run`: shards are done here, one after the other."""
     yield from map(ShardWorker(job), shards)
 

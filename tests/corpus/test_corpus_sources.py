@@ -137,9 +137,10 @@ def test_parquet_is_read_by_row_groups(tmp_path, speech, group_rows):
 
 def test_parquet_ids_and_paths(tmp_path, manifest, speech):
     paths = [f"corpus/{r.name}.wav" for r in speech]
-    pq.write_table(pa.table({"path": paths, "id": range(len(speech))}), tmp_path / "a.parquet")
+    ids = [None if i in (2, 5) else i for i in range(len(speech))]
+    pq.write_table(pa.table({"path": paths, "id": ids}), tmp_path / "a.parquet")
     found = items(opened(tmp_path / "a.parquet", tmp_path))
-    assert [i.id for i in found] == [str(i) for i in range(len(speech))]
+    assert [i.id for i in found] == [f"a.parquet:{row}" if i is None else str(i) for row, i in enumerate(ids)]
     assert [i.audio.read_bytes() for i in found] == [r.wav for r in speech]
 
 

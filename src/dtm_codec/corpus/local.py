@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -34,7 +34,7 @@ def check_device(device: str) -> None:
         raise CorpusError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
 
 
-def run(job: Job, shards: Sequence[Shard], workers: int) -> Iterator[Result]:
+def run(job: Job, shards: Sequence[Shard], workers: int) -> Generator[Result, None, None]:
     """Do the shards in any order, `workers` at a time. Workers end with this process, however it ends."""
     context = multiprocessing.get_context("spawn")
     watched, held = context.Pipe(duplex=False)  # closes with this process, even one that is killed

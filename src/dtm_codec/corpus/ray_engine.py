@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class RayWorker(ShardWorker):
         return {"result": np.array([pickle.dumps(result) for result in results], dtype=object)}
 
 
-def run(job: Job, shards: Sequence[Shard], address: str, workers: int | None) -> Iterator[Result]:
+def run(job: Job, shards: Sequence[Shard], address: str, workers: int | None) -> Generator[Result, None, None]:
     """Do the shards in any order, on up to `workers` actors (None: as many as the cluster has room for)."""
     try:
         import ray

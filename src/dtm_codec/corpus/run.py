@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -116,9 +117,10 @@ def tokenize(
         return Progress(len(shards), done, report, speech_s / 3600, wall_s / 3600, core_seconds / 3600)
 
     on_progress(progress())
-    for result in results if missing else ():
-        done, report, core_seconds = done + 1, report + result.report, core_seconds + result.core_seconds
-        on_progress(progress())
+    with closing(results):
+        for result in results if missing else ():
+            done, report, core_seconds = done + 1, report + result.report, core_seconds + result.core_seconds
+            on_progress(progress())
     finished = progress()
     for leftover in data.glob(".*"):  # of runs that were killed while they wrote
         leftover.unlink(missing_ok=True)

@@ -39,8 +39,8 @@ class Tables(Source):
                 count += sum(table.group_rows)
                 for name in _columns(table.schema, file).ids:
                     for batch in table.batches(0, len(table.group_rows), [name]):
-                        for value in batch[name].to_pylist():
-                            ids.add(str(value), f"{file} column {name!r}")
+                        for value in filter(None, map(str, batch[name].drop_null().to_pylist())):
+                            ids.add(value, f"{file} column {name!r}")
             except (pa.ArrowException, OSError):
                 continue
         return cls(root, fingerprint, count, tuple(files))
@@ -102,14 +102,12 @@ class _Columns:
 def _columns(schema: pa.Schema, file: str) -> _Columns:
     """Which columns to read: the one that `datasets` marked as audio, or the first with a usual name."""
     features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    marked = [
-        name for name, feature in features.items() if isinstance(feature, dict) and feature.get("_type") == "Audio"
-    ]
+    marked = [name for name, kind in features.items() if isinstance(kind, dict) and kind.get("_type") == "Audio"]
     audio = next((name for name in (*marked, *AUDIO_FIELDS) if name in schema.names), None)
     if audio is None:
         raise CorpusError(f"{file} has no audio column among {schema.names}; allowed: {', '.join(AUDIO_FIELDS)}")
-    wanted = {audio, *ID_FIELDS, *TEXT_FIELDS, *SPEAKER_FIELDS}
     ids = [name for name in ID_FIELDS if name in schema.names][:1]
+    wanted = {audio, *ids, *TEXT_FIELDS, *SPEAKER_FIELDS}
     return _Columns(audio, ids, [name for name in schema.names if name in wanted])
 
 
