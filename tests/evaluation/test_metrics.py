@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtm_codec.errors import ConfigError, DTMCodecError, MissingExtraError, ModelError
+from dtm_codec.errors import ConfigError, DTMCodecError
 from dtm_codec.evaluation import SAMPLE_RATE, metrics
 from dtm_codec.evaluation.metrics import Metric, Sample, Score, words
 from dtm_codec.evaluation.metrics.base import Last, Samples
@@ -65,7 +65,7 @@ def test_every_metric_builds_and_says_how_it_is_read(name: str) -> None:
 def test_a_judge_is_named_or_what_is_missing_is_said(name: str) -> None:
     try:
         said = metrics.build(name).judge
-    except (MissingExtraError, ModelError) as error:
+    except DTMCodecError as error:
         said = str(error)
         named = "pip install" in said or "DTM_METRIC_MODELS" in said
     else:

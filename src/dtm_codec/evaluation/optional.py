@@ -1,4 +1,4 @@
-"""What may not be there: packages of the `eval` extra, and models on disk."""
+"""What may not be there: packages of the `eval` extra, of single judges and peers, and models on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,26 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import MissingExtraError
+from ..errors import DTMCodecError, MissingExtraError
+
+_BY_HAND = {
+    "distillmos": "--no-deps distillmos xls-r-sqa==0.1.0",  # else it brings torchaudio, which it needs for nothing here
+    "faster-whisper": "faster-whisper",
+    "snac": "snac",
+    "speechmos": "speechmos librosa requests",  # it does not say what it needs
+    "torchaudio": "torchaudio",
+    "transformers": "transformers",
+    "useful-moonshine-onnx": "useful-moonshine-onnx",
+    "utmosv2": "git+https://github.com/sarulab-speech/UTMOSv2.git",
+}
+"""Packages of one judge or peer, in no extra; what `pip install` takes for each."""
+
+
+class MissingPackageError(DTMCodecError):
+    """The package of a single judge or peer is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"this needs the package {package!r}: pip install {_BY_HAND[package]}")
 
 
 def require(module: str, package: str | None = None) -> ModuleType:
@@ -16,7 +35,7 @@ def require(module: str, package: str | None = None) -> ModuleType:
     try:
         return import_module(module)
     except ImportError:
-        raise MissingExtraError(package or module.partition(".")[0], "eval") from None
+        raise _missing(package or module.partition(".")[0]) from None
 
 
 def package_version(package: str) -> str:
@@ -24,7 +43,11 @@ def package_version(package: str) -> str:
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
-        raise MissingExtraError(package, "eval") from None
+        raise _missing(package) from None
+
+
+def _missing(package: str) -> DTMCodecError:
+    return MissingPackageError(package) if package in _BY_HAND else MissingExtraError(package, "eval")
 
 
 def fingerprint(path: Path) -> str:

@@ -18,7 +18,7 @@ def run_section(summary: Summary, title: str) -> tuple[Block, ...]:
         Entry((system.title,), system, missing=_failures(system.failures)) for system in summary.systems.values()
     ]
     entries.sort(key=lambda entry: -(entry.system.bps.total if entry.system and entry.system.bps else 0.0))
-    return (systems_block(title, ("System",), [(None, entries)], [summary]),)
+    return (systems_block(title, ("System",), [(None, entries)], [summary], marks=False),)
 
 
 def _failures(failures: dict[str, str]) -> str:

@@ -143,6 +143,7 @@ def systems_block(
     summaries: Sequence[Summary],
     extras: Sequence[Column] = (),
     notes: Sequence[str] = (),
+    marks: bool = True,
 ) -> Block:
     """Systems as rows: leading cells, bits, extra columns, then one column per metric and judge."""
     infos = [summary.metrics for summary in summaries]
@@ -168,7 +169,8 @@ def systems_block(
 
     missing = [f"{' '.join(e.leading)}: {e.missing}" for _, entries in groups for e in entries if e.missing]
     rows = tuple(Group(heading, tuple(map(row, entries))) for heading, entries in groups)
-    return Block(title, columns, rows, notes=(*notes, *missing)).marked()
+    block = Block(title, columns, rows, notes=(*notes, *missing))
+    return block.marked() if marks else block
 
 
 def grouped(entries: Iterable[Entry], key: Callable[[Entry], str | None]) -> list[tuple[str | None, list[Entry]]]:

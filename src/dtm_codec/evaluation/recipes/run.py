@@ -202,7 +202,7 @@ class Kitchen:
         subset = Summary(summary.source, summary.utterances, summary.metrics, shown)
         figure = figures.rate_distortion([subset], self.settings.out)
         entries = [Entry((system.title,), system) for system in shown.values()]
-        points = systems_block("Points of the figure", ("System",), [(None, entries)], [summary])
+        points = systems_block("Points of the figure", ("System",), [(None, entries)], [summary], marks=False)
         return (*((figure,) if figure else ()), points)
 
     def _extras(self, recipe: Recipe, choice: Choice) -> tuple[Cell, ...]:

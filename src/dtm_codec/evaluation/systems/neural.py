@@ -63,11 +63,8 @@ class NeuralCodec(System):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 network = self.untrained() if self.model == RANDOM else self.pretrained()
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(
-                f"{self.name}: cannot load {self.model!r} ({reason}); give ?model=FOLDER or a hub id"
-            ) from None
+        except (OSError, ValueError):  # what the hub client and the loaders raise
+            raise ModelError(f"no weights {self.model!r} on disk or hub; give {self.name}?model=FOLDER") from None
         return network.eval().requires_grad_(False)
 
     @abstractmethod

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
+
+import numpy as np
 
 from ...audio import resample
 from ...errors import ConfigError, DTMCodecError
@@ -35,6 +38,8 @@ class ProgramCodec(System):
     """Sample rate of the codec."""
     delay: int = 0
     """Samples at 16 kHz by which its output lags, its programs' own compensation included; measured on speech."""
+    silence: int = 0
+    """Samples of silence sent after the utterance."""
 
     @property
     def identity(self) -> str:
@@ -43,15 +48,15 @@ class ProgramCodec(System):
         version = next(iter(re.findall(rb"\d+\.\d+(?:\.\d+)?", printed)), b"").decode()
         return f"{' '.join(self.encoder)} ({self.package} {version})".replace(" )", ")")
 
-    def packet_bits(self, data: bytes) -> tuple[int, int]:
-        """Bits that the codec needs, and bits of its packets as written."""
-        raise NotImplementedError
+    @abstractmethod
+    def packet_bits(self, data: bytes, num_samples: int) -> tuple[int, int]:
+        """Bits that the codec needs for the utterance, and bits of its packets as written."""
 
     def encode(self, audio: Samples) -> Coded:
         """Through the encoder's pipe."""
-        samples = to_pcm(resample(audio, SAMPLE_RATE, self.rate))
-        data = run(self.package, self.encoder, samples.tobytes())
-        content, written = self.packet_bits(data)
+        samples = resample(np.pad(audio, (0, self.silence)), SAMPLE_RATE, self.rate)
+        data = run(self.package, self.encoder, to_pcm(samples).tobytes())
+        content, written = self.packet_bits(data, audio.size)
         return Coded(data, audio.size, Bits(content, 0), written)
 
     def decode(self, coded: Coded) -> Samples:
@@ -80,21 +85,17 @@ class Codec2(ProgramCodec):
         spec.allow_options(())
         mode = spec.choice(self.modes, "700C")
         self.name, self.title, self.series = f"codec2:{mode}", f"Codec2 {mode}", "Codec2"
-        self.milliseconds, self.frame_bits = self.modes[mode]
+        milliseconds, self.frame_bits = self.modes[mode]
+        self.frame = milliseconds * SAMPLE_RATE // 1000
         self.delay = {"700C": 480, "450": 450}.get(mode, 320)
+        self.silence = self.delay + self.frame  # the program drops what does not fill a frame
         self.encoder, self.decoder = ["c2enc", mode, "-", "-"], ["c2dec", mode, "-", "-"]
 
-    def packet_bits(self, data: bytes) -> tuple[int, int]:
-        """Frames x bits a frame; each frame is padded to whole bytes."""
-        frames = len(data) // -(-self.frame_bits // 8)
-        return frames * self.frame_bits, 8 * len(data)
-
-    def encode(self, audio: Samples) -> Coded:
-        """As any, with the last frame filled up: the program drops what does not fill one."""
-        frame = self.milliseconds * SAMPLE_RATE // 1000
-        padded = fit(audio, -(-(audio.size + self.delay) // frame) * frame)
-        coded = super().encode(padded)
-        return Coded(coded.payload, audio.size, coded.bits, coded.written)
+    def packet_bits(self, data: bytes, num_samples: int) -> tuple[int, int]:
+        """Frames x bits a frame, as many as reach the end of the utterance; each is padded to whole bytes."""
+        packet = -(-self.frame_bits // 8)
+        frames = min(len(data) // packet, -(-(num_samples + self.delay) // self.frame))
+        return frames * self.frame_bits, frames * packet * 8
 
 
 class Opus(ProgramCodec):
@@ -113,16 +114,24 @@ class Opus(ProgramCodec):
         self.encoder = ["opusenc", "--quiet", "--speech", "--bitrate", f"{kbps:g}", *raw, "-", "-"]
         self.decoder = ["opusdec", "--quiet", "--rate", str(self.rate), "--no-dither", "-", "-"]
 
-    def packet_bits(self, data: bytes) -> tuple[int, int]:
+    def packet_bits(self, data: bytes, num_samples: int) -> tuple[int, int]:
         """Ogg packets after OpusHead and OpusTags."""
         bits = 8 * sum(list(ogg_packet_sizes(data))[2:])
         return bits, bits
 
 
 class Speex(ProgramCodec):
-    """`speex:nbQ` or `speex:wbQ`, quality Q of 0 ... 10, narrow (8 kHz) or wide band."""
+    """`speex:nbQ` or `speex:wbQ`, quality Q of 0 ... 10, narrow (8 kHz) or wide band.
+
+    speexdec compensates the codec's delay only in streams of several Ogg pages, so silence is sent after the utterance;
+    its packets are not counted.
+    """
 
     package = "speex"
+    silence = 6 * SAMPLE_RATE
+    """Samples that fill a page of 255 packets."""
+    frame = SAMPLE_RATE // 50
+    look_ahead = SAMPLE_RATE // 100
 
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(())
@@ -137,9 +146,10 @@ class Speex(ProgramCodec):
         self.encoder = ["speexenc", mode, "--rate", str(self.rate), "--le", "--16bit", "--quality", quality, "-", "-"]
         self.decoder = ["speexdec", "--rate", str(self.rate), "-", "-"]
 
-    def packet_bits(self, data: bytes) -> tuple[int, int]:
-        """Ogg packets after the two headers; frames are padded to whole bytes, and counted so."""
-        bits = 8 * sum(list(ogg_packet_sizes(data))[2:])
+    def packet_bits(self, data: bytes, num_samples: int) -> tuple[int, int]:
+        """Ogg packets of the utterance, after the two headers; frames are padded to whole bytes, and counted so."""
+        packets = -(-(num_samples + self.look_ahead) // self.frame)
+        bits = 8 * sum(list(ogg_packet_sizes(data))[2 : 2 + packets])
         return bits, bits
 
 
