@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ import torch
 
 from ..audio import Samples, read_audio, sample_path
 from . import SAMPLE_RATE, systems
-from .diagnostics import SelectorClock
+from .diagnostics import SelectorClock, cpu_seconds
 from .systems.ours import DTM
 from .tables import Block, Cell, Column, Group
 
@@ -40,7 +39,7 @@ class Timing:
     parameters: int | None
     bps: float
     encode_rtf: float
-    """Seconds of work per second of speech, median over rounds."""
+    """CPU seconds per second of speech, median over rounds."""
     decode_rtf: float
     encode_ratio: float
     """Time over that of the first system, median over rounds."""
@@ -87,11 +86,11 @@ def bench(
             for index, (system, clock) in enumerate(zip(built, clocks, strict=True)):
                 if clock:
                     clock.reset()
-                start = time.perf_counter()
+                start = cpu_seconds()
                 coded = system.encode(audio)
-                middle = time.perf_counter()
+                middle = cpu_seconds()
                 system.decode(coded)
-                end = time.perf_counter()
+                end = cpu_seconds()
                 calibrating, choosing = (clock.calibrating, clock.choosing) if clock else (0.0, 0.0)
                 if number >= 0:
                     times[number, index] = middle - start - calibrating, end - middle
@@ -164,6 +163,6 @@ def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
             *(Cell(f"{value:.0f}", value=value) for value in (*peaks, *growth)),
         )
 
-    note = f"{seconds:g} s of speech, one thread, all systems in turns; RTF: seconds of work per second of speech"
+    note = f"{seconds:g} s of speech, one thread, all systems in turns; RTF: CPU seconds per second of speech"
     title = f"Speed and memory, ratios to {timings[0].title}"
     return Block(title, tuple(columns), (Group(None, tuple(map(row, timings))),), notes=(note,)).marked()

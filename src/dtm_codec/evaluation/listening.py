@@ -52,4 +52,4 @@ def listening_block(ratings: list[Rating]) -> Block:
         for system, e in sorted(estimates.items(), key=lambda item: -item[1].mean)
     )
     columns = (Column("System"), Column("Ratings"), Column("MUSHRA", judge, True))
-    return Block("Listening test", columns, (Group(None, rows),))
+    return Block("Listening test", columns, (Group(None, rows),)).marked()

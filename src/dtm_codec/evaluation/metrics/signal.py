@@ -30,6 +30,7 @@ class PESQ(Metric):
 
     def measure(self, sample: Sample) -> Score:
         """PESQ of one utterance of at least 0.25 s."""
+        _require_sound(sample, self.label)
         pesq = require("pesq")
         try:
             return Score(float(pesq.pesq(SAMPLE_RATE, sample.reference, sample.decoded, "wb")))
@@ -57,6 +58,7 @@ class STOI(Metric):
 
     def measure(self, sample: Sample) -> Score:
         """STOI of one utterance with at least 0.4 s of speech."""
+        _require_sound(sample, self.label)
         stoi = require("pystoi").stoi
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # pystoi warns and gives 1e-5 where it has no value
@@ -98,3 +100,9 @@ class SISDR(Metric):
         signal, noise = float(target @ target), float(np.square(decoded - target).sum())
         ratio = 10 * np.log10(max(signal, 1e-20) / max(noise, 1e-20))
         return Score(float(np.clip(ratio, -self.limit, self.limit)))
+
+
+def _require_sound(sample: Sample, label: str) -> None:
+    """Neither package notices a silent reference."""
+    if not sample.reference.any():
+        raise AudioError(f"{label} has no value: the reference is silent")

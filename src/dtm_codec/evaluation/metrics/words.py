@@ -51,8 +51,8 @@ class _ErrorRate(Metric):
         return Score(100 * errors / length, weight=length, note=heard)
 
     def score(self, sample: Sample) -> Score | None:
-        """As any metric, and None for a text that normalises to nothing."""
-        if not normalise(sample.text or "", sample.language or "en"):
+        """As any metric, and None for a text without words."""
+        if not any(map(str.isalnum, sample.text or "")):
             return None
         return super().score(sample)
 

@@ -102,13 +102,14 @@ class Kitchen:
         if system not in self._usable:
             try:
                 peer = systems.build(system)
-                peer.identity, peer.parameters  # noqa: B018  (a program answers, weights load)
-                self._usable[system] = ""
+                _ = peer.identity  # a program that is not installed cannot tell
+                self._usable[system] = peer.missing
             except DTMCodecError as error:
                 self._usable[system] = str(error)
         return self._usable[system]
 
     def _judge(self, where: tuple[str, ...], recipes: Sequence[Recipe]) -> None:
+        utterances = self._utterances(where)
         names: dict[str, None] = {}
         for recipe in recipes:
             for row in recipe.rows:
@@ -122,7 +123,7 @@ class Kitchen:
         self._summaries[where] = evaluate(
             list(names),
             self.settings.metrics,
-            self._utterances(where),
+            utterances,
             folder,
             jobs=self.settings.jobs,
             source=" ".join([Path(self._data).name, *where]),

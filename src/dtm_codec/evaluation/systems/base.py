@@ -50,6 +50,11 @@ class System(ABC):
         """Version of program or weights: results of another identity are not mixed in."""
 
     @property
+    def missing(self) -> str:
+        """What it lacks on this machine and would have to fetch; empty if nothing."""
+        return ""
+
+    @property
     def parameters(self) -> int | None:
         """Trainable numbers, of neural codecs."""
         return None
@@ -71,7 +76,7 @@ def fit(audio: Samples, num_samples: int, delay: int = 0) -> Samples:
 
 def to_pcm(audio: Samples) -> npt.NDArray[np.int16]:
     """16-bit samples, clipped."""
-    return np.round(np.clip(audio, -1.0, 1.0) * 32767).astype(np.int16)
+    return np.clip(np.round(audio * 32768), -32768, 32767).astype(np.int16)
 
 
 def from_pcm(data: bytes) -> Samples:

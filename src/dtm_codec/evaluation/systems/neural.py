@@ -52,6 +52,14 @@ class NeuralCodec(System):
         return f"{path.name} {fingerprint(path)}" if path.is_dir() else self.model
 
     @property
+    def missing(self) -> str:
+        """Weights that are neither a folder nor in the hub's cache."""
+        hub = require("huggingface_hub", "transformers")  # which brings it
+        if self.model == RANDOM or Path(self.model).is_dir() or hub.try_to_load_from_cache(self.model, "config.json"):
+            return ""
+        return f"no weights of {self.model} on this machine; `dtm-codec evaluate {self.name}` fetches them"
+
+    @property
     def parameters(self) -> int:
         """Numbers of the network."""
         return sum(p.numel() for p in self.network.parameters())
