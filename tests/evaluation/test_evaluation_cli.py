@@ -38,7 +38,7 @@ def test_evaluate_then_report(manifest: Path, tmp_path: Path, capsys: pytest.Cap
         (["report", "{out}", "-o", "{out}"], "no finished run"),
         (["recipe", "table", "-o", "{out}"], "no recipe 'table'"),
         (["recipe", "main", "-o", "{out}", "--family", "big"], "family 'big'"),
-        (["recipe", "main", "-o", "{out}"], "needs a test set"),
+        (["recipe", "main", "-o", "{out}"], "need a test set"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(

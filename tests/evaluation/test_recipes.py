@@ -10,7 +10,7 @@ from dtm_codec.config import SMALL_PRESETS
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import paper, recipes, systems
 from dtm_codec.evaluation.models import Models
-from dtm_codec.evaluation.recipes.run import Kitchen, Settings
+from dtm_codec.evaluation.recipes.run import RecipeRunner, Settings
 
 yaml = pytest.importorskip("yaml")
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -55,7 +55,7 @@ def cooked(models: Path, manifest: Path, tmp_path: Path, monkeypatch: pytest.Mon
     """The report of all recipes that need no peer programs, with two tiny models."""
     pytest.importorskip("pyarrow")
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(Kitchen, "_reason", lambda self, name: "" if name == "identity" else "not installed")
+    monkeypatch.setattr(RecipeRunner, "_reason", lambda self, name: "" if name == "identity" else "not installed")
     ratings = tmp_path / "ratings.csv"
     ratings.write_text("listener,trial,system,rating\nl1,t1,VFR,80\nl1,t1,FFR,70\nl2,t1,VFR,90\nl2,t1,FFR,60\n")
     settings = Settings(
@@ -68,7 +68,7 @@ def cooked(models: Path, manifest: Path, tmp_path: Path, monkeypatch: pytest.Mon
         "rows: [{cells: [Ours, VFR], model: vfr-50}, {cells: [Ours, FFR], model: ffr-25}]\n"
     )
     names = [*(name for name in recipes.ORDER if name != "probing"), str(probe)]
-    Kitchen(settings, lambda what: lambda done, total: None).cook([recipes.load(name) for name in names])
+    RecipeRunner(settings, lambda what: lambda done, total: None).run([recipes.load(name) for name in names])
     return (settings.out / "report.md").read_text()
 
 
@@ -96,6 +96,21 @@ def test_all_recipes_cook_with_what_is_there(cooked: str) -> None:
     probes = sections["Probes"]
     assert "Majority class" in probes
     assert "SLURP: no data given" in probes
+
+
+def test_without_models_or_a_language_the_report_says_so(manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    mine = tmp_path / "polish.yaml"
+    mine.write_text(
+        "title: Polish\nkind: systems\npaper: mls\nwhere: [lang=pl]\nheadings: [System]\n"
+        "rows: [{cells: [Reference], system: identity}]\n"
+    )
+    settings = Settings(Models(tmp_path), ["si-sdr"], tmp_path / "out", str(manifest))
+    runner = RecipeRunner(settings, lambda what: lambda done, total: None)
+    runner.run([recipes.load("masking"), recipes.load(str(mine))])
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Conv Conv: s-conv is not trained yet" in text
+    assert "has no utterances with lang=pl" in text
 
 
 def test_a_recipe_of_ones_own_is_checked(tmp_path: Path) -> None:

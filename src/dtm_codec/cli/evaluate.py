@@ -138,7 +138,7 @@ def recipe(
     from ..evaluation import metrics as registry
     from ..evaluation import recipes
     from ..evaluation.models import Models
-    from ..evaluation.recipes.run import Kitchen, Settings
+    from ..evaluation.recipes.run import RecipeRunner, Settings
 
     given = {}
     for text in model or ():
@@ -158,7 +158,7 @@ def recipe(
         jobs=jobs,
     )
     with _progress_of_many() as progress:
-        files = Kitchen(settings, progress).cook(wanted)
+        files = RecipeRunner(settings, progress).run(wanted)
     for path in files:
         typer.echo(path)
 

@@ -1,30 +1,27 @@
 """What a model's codes and selector do: codebook utilisation, NMSE, real-time factor and the selector's share of it.
 
-The columns that Tables 4 and 5 of the paper have beside the metrics.
+The columns that Tables 5 and 6 of the paper have beside the metrics.
 """
 
 from __future__ import annotations
 
-import json
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..audio import read_audio
-from ..files import write_atomically
 from ..selectors import build, nmse
-from . import SAMPLE_RATE, systems
+from . import SAMPLE_RATE
 from .data import Utterance
 from .systems.ours import DTM
 
 MOST = 50
-"""Utterances looked at, spread over the set."""
+"""Utterances that a selector is timed on, spread over the set."""
 
 
 def cpu_seconds() -> float:
@@ -34,12 +31,36 @@ def cpu_seconds() -> float:
 
 
 @dataclass(frozen=True)
-class Diagnostics:
-    """Of one system over a set."""
+class CodeUse:
+    """Codes of a set."""
 
     tokens: int
-    codes_used: int
-    codebook_size: int
+    used: int
+    """Codes that occur."""
+    size: int
+    """Codes there are."""
+
+    @property
+    def utilisation(self) -> float:
+        """Codes that occur, of all codes; below tokens / size whatever the model does."""
+        return self.used / self.size
+
+
+def count_codes(system: DTM, utterances: Sequence[Utterance]) -> CodeUse:
+    """Encode the whole set."""
+    used: set[int] = set()
+    tokens = 0
+    for utterance in utterances:
+        codes = system.encode(read_audio(utterance.path, SAMPLE_RATE)[0]).payload.codes
+        used.update(codes.tolist())
+        tokens += codes.size
+    return CodeUse(tokens, len(used), system.codec.config.quantizer.codebook_size)
+
+
+@dataclass(frozen=True)
+class SelectorUse:
+    """What selection does and costs."""
+
     nmse: float
     """Squared error of segment means over the energy of z1, total over total (paper Section 4.4)."""
     rtf: float
@@ -47,40 +68,26 @@ class Diagnostics:
     share: float
     """Per cent of that time spent in choosing the frames."""
 
-    @property
-    def utilisation(self) -> float:
-        """Codes that occur, of all codes; below tokens / codes whatever the model does."""
-        return self.codes_used / self.codebook_size
 
-
-def diagnose(name: str, utterances: Sequence[Utterance], cache: Path) -> Diagnostics:
-    """Run our system `name` over the set; what `cache` holds of the same model and set is not run again."""
-    system = systems.build(name)
-    assert isinstance(system, DTM)
+def time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
+    """Encode and decode some utterances of the set on one thread."""
     chosen = [utterances[i] for i in np.unique(np.linspace(0, len(utterances) - 1, MOST).round().astype(int))]
-    key = f"{system.name} {system.identity} {' '.join(u.key for u in chosen)}"
-    known: dict[str, Any] = json.loads(cache.read_text()) if cache.is_file() else {}
-    if key not in known:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            known[key] = asdict(_diagnose(system, chosen))
-        finally:
-            torch.set_num_threads(threads)
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(cache, json.dumps(known, indent=1).encode())
-    return Diagnostics(**known[key])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _time_selector(system, chosen)
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _diagnose(system: DTM, utterances: Sequence[Utterance]) -> Diagnostics:
+def _time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
     codec = system.codec
     if system.selector != codec.config.selector:  # make the swapped selector the codec's own, so that it can be timed
         codec.config = replace(codec.config, selector=system.selector)
         codec.selector = build(system.selector)
         codec.tau.fill_(torch.nan)
     clock = SelectorClock(codec.selector)
-    used: set[int] = set()
-    tokens, error, energy, spent, chosen, seconds = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    error, energy, spent, choosing, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, utterance in enumerate([utterances[0], *utterances]):
         audio, _ = read_audio(utterance.path, SAMPLE_RATE)
         clock.reset()
@@ -91,17 +98,13 @@ def _diagnose(system: DTM, utterances: Sequence[Utterance]) -> Diagnostics:
         if number == 0:
             continue  # the first pass compiles and warms up
         spent += elapsed - clock.calibrating
-        chosen += clock.choosing
+        choosing += clock.choosing
         seconds += encoded.duration_s
-        tokens += encoded.codes.size
-        used.update(encoded.codes.tolist())
-        z1 = codec.stage1(audio, SAMPLE_RATE).double()
-        own_energy = float(z1.square().sum())
+        z1 = codec.stage1(audio, SAMPLE_RATE)
+        own_energy = float(z1.double().square().sum())
         error += nmse(z1, torch.from_numpy(encoded.mask)) * own_energy
         energy += own_energy
-    return Diagnostics(
-        tokens, len(used), codec.config.quantizer.codebook_size, error / energy, spent / seconds, 100 * chosen / spent
-    )
+    return SelectorUse(error / energy, spent / seconds, 100 * choosing / spent)
 
 
 class SelectorClock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -173,9 +173,9 @@ def systems_block(
     return block.marked() if marks else block
 
 
-def grouped(entries: Iterable[Entry], key: Callable[[Entry], str | None]) -> list[tuple[str | None, list[Entry]]]:
+def grouped(entries: Iterable[tuple[str | None, Entry]]) -> list[tuple[str | None, list[Entry]]]:
     """Entries under common titles, in order of first appearance."""
     groups: dict[str | None, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(key(entry), []).append(entry)
+    for title, entry in entries:
+        groups.setdefault(title, []).append(entry)
     return list(groups.items())

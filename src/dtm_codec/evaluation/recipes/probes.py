@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...files import write_atomically
 from .. import systems
+from ..cache import ResultCache
 from ..data import DataError, Utterance, read_data
 from ..layouts import read_layout
 from ..probing import EPOCHS, ProbeScore, embed_all, probe
@@ -51,8 +49,7 @@ def probing_block(
 ) -> Block:
     """Probe every model that is there on every set that is there; scores of a model and set are kept."""
     sets = read_sets(sources, recipe.sets)
-    cache = out / "runs" / "probes.json"
-    known: dict[str, Any] = json.loads(cache.read_text()) if cache.is_file() else {}
+    cache = ResultCache(out / "runs" / "probes.json")
     present = [s for s in recipe.sets if s.name in sets]
     models = [choice.system for _, choice in choices if choice.system]
     total = len(models) * sum(len(sets[s.name]) for s in present)
@@ -69,14 +66,13 @@ def probing_block(
         assert isinstance(system, DTM)
         how = f"{system.name} {system.identity} {probe_set.label} {probe_set.folds}"
         key = " ".join([how, *(u.key for u in utterances)])
-        if key in known:
+        if key in cache:
             step(len(utterances))
-        else:
-            features = embed_all(system, utterances, step)
-            known[key] = asdict(probe(features, utterances, probe_set.label, probe_set.folds))
-            cache.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(cache, json.dumps(known).encode())
-        return ProbeScore(**known[key])
+        return cache.get(
+            key,
+            ProbeScore,
+            lambda: probe(embed_all(system, utterances, step), utterances, probe_set.label, probe_set.folds),
+        )
 
     columns = [Column(f"{s.name} {measure}", JUDGE, True) for s in recipe.sets for measure in ("ACC", "F1")]
     columns += [Column(f"ARCH {measure}", JUDGE, True) for measure in ("ACC", "F1")]

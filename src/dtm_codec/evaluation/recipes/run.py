@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import DTMCodecError
+from ...errors import ConfigError, DTMCodecError
 from .. import figures, systems
-from ..data import Utterance, read_data
-from ..diagnostics import Diagnostics, diagnose
+from ..cache import ResultCache
+from ..data import DataError, Utterance, read_data
 from ..models import Models
 from ..paper import reference_block
 from ..rendering import Figure, Report, Section
@@ -18,6 +18,7 @@ from ..runner import Progress, evaluate
 from ..summary import Summary
 from ..tables import Block, Cell, Column, Entry, grouped, systems_block
 from . import Recipe, RecipeRow
+from .extras import COLUMNS, Extras
 from .pairs import Change, changes, pairs_block
 
 BANDS = {
@@ -27,6 +28,8 @@ BANDS = {
     0: "Total bitrate < 0.5 kbps",
 }
 """Lowest bps of each band of the paper's main table; 2 % aside, for rates that are met on average."""
+JUDGED = ("systems", "pairs", "figure")
+"""Kinds of recipes that need a test set."""
 NOT_CODED, NOT_THERE = "Not coded", "Not at hand"
 
 
@@ -55,19 +58,23 @@ class Settings:
 
 
 @dataclass
-class Kitchen:
+class RecipeRunner:
     """Runs recipes; each test set is judged once for all of them."""
 
     settings: Settings
     progress: Callable[[str], Progress]
     """Progress callback for a named piece of work."""
     _summaries: dict[tuple[str, ...], Summary] = field(default_factory=dict)
-    _usable: dict[str, str] = field(default_factory=dict)
+    _without_data: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """Conditions that no utterance of the test set meets."""
+    _reasons: dict[str, str] = field(default_factory=dict)
 
-    def cook(self, recipes: Sequence[Recipe]) -> list[Path]:
+    def run(self, recipes: Sequence[Recipe]) -> list[Path]:
         """Run and write the report; returns its files."""
         self.settings.out.mkdir(parents=True, exist_ok=True)
-        judged = [r for r in recipes if r.kind in ("systems", "pairs", "figure")]
+        judged = [r for r in recipes if r.kind in JUDGED]
+        if judged and self.settings.data is None:
+            raise ConfigError("these recipes need a test set: give --data MANIFEST or a folder")
         for where in dict.fromkeys(r.where for r in judged):
             self._judge(where, [r for r in judged if r.where == where])
         sections = tuple(Section(r.title, self._text(r), self._items(r)) for r in recipes)
@@ -99,17 +106,21 @@ class Kitchen:
 
     def _reason(self, system: str) -> str:
         """Why a peer cannot run here; empty if it can."""
-        if system not in self._usable:
+        if system not in self._reasons:
             try:
                 peer = systems.build(system)
                 _ = peer.identity  # a program that is not installed cannot tell
-                self._usable[system] = peer.missing
+                self._reasons[system] = peer.missing
             except DTMCodecError as error:
-                self._usable[system] = str(error)
-        return self._usable[system]
+                self._reasons[system] = str(error)
+        return self._reasons[system]
 
     def _judge(self, where: tuple[str, ...], recipes: Sequence[Recipe]) -> None:
-        utterances = self._utterances(where)
+        try:
+            utterances = self._utterances(where)
+        except DataError as error:
+            self._without_data[where] = str(error)
+            return
         names: dict[str, None] = {}
         for recipe in recipes:
             for row in recipe.rows:
@@ -126,26 +137,21 @@ class Kitchen:
             utterances,
             folder,
             jobs=self.settings.jobs,
-            source=" ".join([Path(self._data).name, *where]),
+            source=" ".join([Path(str(self.settings.data)).name, *where]),
             progress=self.progress(f"evaluate {' '.join(where)}"),
         )
 
     def _run_folder(self, where: tuple[str, ...]) -> Path:
         return self.settings.out / "runs" / (re.sub(r"[^\w.-]+", "-", "_".join(where).replace("!=", "-not-")) or "all")
 
-    @property
-    def _data(self) -> str:
-        if self.settings.data is None:
-            raise DTMCodecError("this recipe needs a test set: give --data MANIFEST or a folder")
-        return self.settings.data
-
     def _utterances(self, where: tuple[str, ...]) -> list[Utterance]:
-        return read_data(self._data, where)
+        assert self.settings.data is not None
+        return read_data(self.settings.data, where)
 
     # Results
 
     def _text(self, recipe: Recipe) -> str:
-        summary = self._summaries.get(recipe.where) if recipe.kind in ("systems", "pairs", "figure") else None
+        summary = self._summaries.get(recipe.where) if recipe.kind in JUDGED else None
         if summary is None:
             return ""
         return f"{summary.utterances} utterances of {summary.source}; means with 95 % bootstrap intervals."
@@ -159,6 +165,8 @@ class Kitchen:
             "listening": self._listening,
         }[recipe.kind]
         reference = (reference_block(recipe.paper),) if recipe.paper else ()
+        if recipe.kind in JUDGED and recipe.where in self._without_data:
+            return (_empty_block(self._without_data[recipe.where]), *reference)
         return (*make(recipe), *reference)
 
     def _systems(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
@@ -169,15 +177,16 @@ class Kitchen:
             result = summary.systems[choice.system] if choice.system else None
             change = self._change(recipe, row, choice)
             texts = {name: metric.text for name, metric in change.by_metric.items()} if change else None
-            entries.append((row, Entry(row.cells, result, self._extras(recipe, choice), choice.note, texts)))
-        titles = {id(entry): _band(entry) if recipe.bands else row.group for row, entry in entries}
-        groups = grouped([entry for _, entry in entries], lambda entry: titles[id(entry)])
+            entry = Entry(row.cells, result, self._extras(recipe, choice), choice.note, texts)
+            entries.append((_band(entry) if recipe.bands else row.group, entry))
+        groups = grouped(entries)
         if recipe.bands:
             order = [NOT_CODED, *BANDS.values(), NOT_THERE]
-            groups.sort(key=lambda group: order.index(group[0] or NOT_THERE))
+            groups.sort(key=lambda group: order.index(str(group[0])))
+        extras = [column for extra in recipe.extras for column in COLUMNS[extra]]
         relative = any(row.against for row in recipe.rows)
         notes = ["VFR rows: change from FFR at the same rate, with its 95 % interval"] if relative else []
-        return (systems_block("Measured here", recipe.headings, groups, [summary], _extra_columns(recipe), notes),)
+        return (systems_block("Measured here", recipe.headings, groups, [summary], extras, notes),)
 
     def _change(self, recipe: Recipe, row: RecipeRow, choice: Choice) -> Change | None:
         other = self.settings.models.find(row.against) if row.against else None
@@ -210,10 +219,9 @@ class Kitchen:
         if not recipe.extras or not choice.system:
             return ()
         utterances = self._utterances(recipe.where)
-        if "codes" in recipe.extras and self.settings.codes_data:
-            utterances = read_data(self.settings.codes_data)
-        found = diagnose(choice.system, utterances, self.settings.out / "runs" / "diagnostics.json")
-        return tuple(cell for extra in recipe.extras for cell in _EXTRAS[extra][1](found))
+        large = read_data(self.settings.codes_data) if self.settings.codes_data else utterances
+        cache = ResultCache(self.settings.out / "runs" / "diagnostics.json")
+        return Extras(cache, utterances, large).cells(recipe.extras, choice.system)
 
     def _probing(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         from .probes import probing_block
@@ -226,7 +234,7 @@ class Kitchen:
 
         if self.settings.ratings is None:
             note = "No ratings given: run `dtm-codec listening`, then pass its CSV with --ratings."
-            return (Block("Measured here", (Column("System"),), (), notes=(note,)),)
+            return (_empty_block(note),)
         return (listening_block(read_ratings(self.settings.ratings)),)
 
 
@@ -239,20 +247,5 @@ def _band(entry: Entry) -> str:
     return next(title for lowest, title in BANDS.items() if total >= lowest)
 
 
-def _utilisation(found: Diagnostics) -> tuple[Cell, ...]:
-    detail = f"{found.codes_used} codes in {found.tokens} tokens"
-    return (Cell(str(found.codebook_size)), Cell(f"{found.utilisation:.2f}", detail))
-
-
-_EXTRAS: dict[str, tuple[tuple[Column, ...], Callable[[Diagnostics], tuple[Cell, ...]]]] = {
-    "codes": ((Column("|C|"), Column("Util.")), _utilisation),
-    "speed": (
-        (Column("RTF", None, False), Column("Share (%)", None, False)),
-        lambda d: (Cell(f"{d.rtf:.4f}", value=d.rtf), Cell(f"{d.share:.2f}", value=d.share)),
-    ),
-    "nmse": ((Column("NMSE", None, False),), lambda d: (Cell(f"{d.nmse:.4f}", value=d.nmse),)),
-}
-
-
-def _extra_columns(recipe: Recipe) -> tuple[Column, ...]:
-    return tuple(column for extra in recipe.extras for column in _EXTRAS[extra][0])
+def _empty_block(note: str) -> Block:
+    return Block("Measured here", (Column("System"),), (), notes=(note,))
