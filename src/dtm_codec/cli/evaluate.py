@@ -53,11 +53,10 @@ def evaluate(
     systems: Annotated[
         list[str],
         typer.Argument(
-            metavar="SYSTEM...",
-            help="dtm:MODEL[?bitrate=BPS|token_rate=HZ|tau=X&selector=NAME&s_max=N], identity, "
-            "lowpass[:HZ], codec2:MODE, "
-            "opus:KBPS, speex:nbQ|wbQ, amr:nbKBPS|wbKBPS; encodec:KBPS, dac:N, mimi:N, snac, xcodec:KBPS, "
-            "their weights by ?model=DIR|HUB_ID.",
+            metavar="SYSTEM",
+            help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N; identity; "
+            "lowpass[:HZ]; codec2:MODE; opus:KBPS; speex:nbQ or speex:wbQ; amr:nbKBPS or amr:wbKBPS; encodec:KBPS, "
+            "dac:N, mimi:N, snac, xcodec:KBPS with ?model=DIR or ?model=HUB_ID.",
             show_default=False,
         ),
     ],
@@ -88,7 +87,7 @@ def evaluate(
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of `evaluate`.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of `evaluate`.", show_default=False)],
     out: Out,
 ) -> None:
     """Tables and the rate-distortion figure of finished runs, the paper's rows beside them: Markdown, LaTeX, HTML."""
@@ -102,7 +101,7 @@ def recipe(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...",
+            metavar="NAME",
             help="all, or: main, ffr-vfr, rate-distortion, listening, masking, codebook, selectors, probing, mls; "
             "or a YAML file of your own.",
             show_default=False,
@@ -167,7 +166,7 @@ def bench(
     systems: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SYSTEM]...",
+            metavar="SYSTEM",
             help="As for evaluate; the first is what ratios are to. Default: ours, 127 M and small, against EnCodec, "
             "Mimi, DAC and SNAC, all with random weights.",
             show_default=False,
