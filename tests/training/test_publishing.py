@@ -44,7 +44,7 @@ def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
     for name, tensor in codec.state_dict().items():
         if name != "quantizer.idle":
             assert torch.equal(tensor, average[name]), name
-    export(run, tmp_path / "half", dtype=torch.float16)
+    assert export(run, tmp_path / "half", name="half", dtype=torch.float16).startswith("half:")
     size, half = (sum(f.stat().st_size for f in (tmp_path / n).iterdir()) for n in ("model", "half"))
     assert half < 0.7 * size
     assert DTMCodec.from_pretrained(tmp_path / "half").token_model is None

@@ -51,6 +51,9 @@ def train(
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint, or folder of a run.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.", show_default=False)],
+    name: Annotated[
+        str | None, typer.Option(help="What to call the model, here and in its files. [default: as trained]")
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(help="Folder or manifest of speech to take token statistics from, for compact files."),
@@ -67,7 +70,7 @@ def export(
     from ..training.publishing import export as publish
 
     dtype = torch.float16 if half else torch.float32
-    typer.echo(publish(checkpoint, output, data=data, minutes=minutes, full=full, dtype=dtype))
+    typer.echo(publish(checkpoint, output, name=name, data=data, minutes=minutes, full=full, dtype=dtype))
 
 
 class Corpus(str, Enum):

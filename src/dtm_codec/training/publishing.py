@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def export(
     checkpoint: str | PathLike[str],
     folder: str | PathLike[str],
     *,
+    name: str | None = None,
     data: str | PathLike[str] | None = None,
     minutes: float = 60.0,
     full: bool = False,
@@ -34,12 +36,14 @@ def export(
 ) -> str:
     """Write the averaged weights of a checkpoint (or of a run's last one) as a model folder; returns its id.
 
+    name: what the model is to be called, in its files too; without it the name it was trained under.
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
     full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
     """
     path = checkpoints.find(checkpoint)
     state = checkpoints.load(path)
-    codec = DTMCodec(CodecConfig.from_dict(state["config"]["model"]))
+    config = CodecConfig.from_dict(state["config"]["model"])
+    codec = DTMCodec(replace(config, name=name or config.name))
     codec.load_state_dict(state["average"])
     codec.eval().requires_grad_(False)
     if data is not None:
