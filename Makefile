@@ -63,3 +63,10 @@ bench-train: $(INSTALLED_ALL)  ## training throughput and where the time goes
 .PHONY: train-smoke
 train-smoke: $(INSTALLED_ALL)  ## a few steps of training on the bundled sample
 	$(BIN)/python -m pytest tests/training/test_smoke.py
+
+MODELS ?= runs
+REPORT ?= reports/small
+.PHONY: report-small
+report-small: $(INSTALLED_ALL)  ## every table of the paper for the small models: DATA=test.jsonl PROBE=probe.jsonl
+	@test -n "$(DATA)" -a -n "$(PROBE)" || { echo "usage: make report-small DATA=test.jsonl PROBE=probe.jsonl"; exit 2; }
+	$(BIN)/dtm-codec recipe all --models $(MODELS) --data $(DATA) --probe $(PROBE) -o $(REPORT)

@@ -132,6 +132,7 @@ function bitrateMoved() {
 
 async function encode() {
   if (!state.clip) return;
+  show(byId("message")); // now, not at the end: a message may come while this is under way
   state.request?.abort();
   const mine = (state.request = new AbortController());
   document.body.setAttribute("aria-busy", "true");
@@ -145,7 +146,6 @@ async function encode() {
     state.images[DECODED] = spectrogramImage(encoding.spectrogram);
     player.replace(DECODED, buffer);
     showEncoding(encoding);
-    show(byId("message"));
   } finally {
     if (mine === state.request) {
       document.body.removeAttribute("aria-busy");
