@@ -42,10 +42,11 @@ def test_names_in_recipes_mean_something(name: str) -> None:
 
 
 def test_models_are_found_in_folders_exports_and_by_name(models: Path) -> None:
-    found = Models(models, "small", {"vfr-25": "small"})
+    found = Models(models, "small", {"vfr-25": "random:s-vfr-25", "vfr-80": "nowhere"})
     assert found.find("vfr-50") == str(models / "s-vfr-50" / "export")
     assert found.find("ffr-50") == str(models / "s-ffr-50")
-    assert found.find("vfr-25") == "small"
+    assert found.find("vfr-25") == "random:s-vfr-25"
+    assert found.find("vfr-80") is None
     assert found.find("vfr-40") is None
     assert Models(models, "paper").find("vfr-50") is None
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import ConfigError
+from ..errors import ConfigError, ModelError
+from ..hub import find as find_model
 
 FAMILIES = ("small", "paper")
 """Twins for CPU, or the paper's own size."""
@@ -28,7 +29,7 @@ class Models:
     def find(self, name: str) -> str | None:
         """What `dtm:` takes for the model of that name, or None if it is not trained yet."""
         if name in self.given:
-            return self.given[name]
+            return self.given[name] if _exists(self.given[name]) else None
         full = self.full_name(name)
         for folder in (self.folder / full, self.folder / full / "export") if self.folder else ():
             if (folder / "model.safetensors").is_file():
@@ -38,3 +39,12 @@ class Models:
     def full_name(self, name: str) -> str:
         """Its name in this family: vfr-50 is s-vfr-50 among the small; fine-tuned ones are s-ple and ft-ple."""
         return f"s-{name.removeprefix('ft-')}" if self.family == "small" else name
+
+
+def _exists(model: str) -> bool:
+    if model.startswith("random:"):
+        return True
+    try:
+        return find_model(model).is_dir()
+    except ModelError:
+        return False
