@@ -55,6 +55,7 @@ lint: $(INSTALLED_ALL)  ## ruff and mypy
 bench: $(INSTALLED)  ## speed, memory and selectors of the 127 M model, on one thread
 	$(BIN)/python benchmarks/codec.py
 	$(BIN)/python benchmarks/selection.py --model random:vfr-50
+	$(BIN)/python benchmarks/selection.py --model small
 
 .PHONY: bench-train
 bench-train: $(INSTALLED_ALL)  ## training throughput and where the time goes
