@@ -19,7 +19,7 @@ def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with open(temporary, "rb") as written:
+        with temporary.open("rb") as written:
             os.fsync(written.fileno())
         umask = os.umask(0)
         os.umask(umask)
