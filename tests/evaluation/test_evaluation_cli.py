@@ -62,6 +62,7 @@ def test_bench_times_in_turns_and_measures_memory(
     assert 0 < first["selector_share"] < 100
     assert second["selector_share"] is None
     assert set(first["peak_mb"]) == {"1.0", "2.0"}
+    assert 50 < second["peak_mb"]["1.0"] < first["peak_mb"]["1.0"] < 2000  # a process of its own, not this one's peak
     assert "| Reference |" in capsys.readouterr().out
 
 
