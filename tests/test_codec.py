@@ -12,8 +12,9 @@ import torch
 
 from dtm_codec import DTMCodec
 from dtm_codec.audio import read_audio, sample_path
+from dtm_codec.bitstream import container
 from dtm_codec.config import PAPER_PRESETS, PRESETS, SMALL_PRESETS, CodecConfig, SelectorConfig, preset
-from dtm_codec.encoded import Encoded
+from dtm_codec.encoded import Encoded, Mode
 from dtm_codec.errors import AudioError, ConfigError, DTMCodecError, ModelError, RateError
 from dtm_codec.rate.accounting import count
 
@@ -69,6 +70,23 @@ def test_pieces_equal_the_whole(name: str, selector: str, speech: np.ndarray) ->
     assert_same_codes(whole, pieces)
     for a, b in zip(audio, codec.decode(whole), strict=True):
         assert np.abs(a - b).max() < 1e-4
+
+
+@pytest.mark.parametrize("mode", ["raw", "compact"])
+@pytest.mark.parametrize("name", ["s-vfr-50", "s-ffr-50"])
+def test_files_of_any_length_count_and_decode_exactly(name: str, mode: Mode, speech: np.ndarray) -> None:
+    codec = tiny(name)
+    for length in (1, 159, 160, 161, 16_001, 240 * 16_000 + 7):
+        encoded = codec.encode(np.resize(speech, length), 16_000)
+        data = encoded.to_bytes(mode)
+        assert Encoded.from_bytes(data) == encoded
+        information = container.inspect(data)
+        if mode == "raw":
+            assert information.mask_bits + information.token_bits_written == count(encoded).total
+        assert 8 * len(data) == 8 * information.overhead_bytes + information.padding_bits + (
+            information.mask_bits + information.token_bits_written
+        )
+        assert codec.decode(Encoded.from_bytes(data)).shape == (length,)
 
 
 def test_log_mel_selection_in_pieces_equals_the_whole(speech: np.ndarray) -> None:
