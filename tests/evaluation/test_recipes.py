@@ -99,6 +99,18 @@ def test_all_recipes_cook_with_what_is_there(cooked: str) -> None:
     assert "SLURP: no data given" in probes
 
 
+def test_calibrated_rows_are_at_the_papers_rate(models: Path, manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    settings = Settings(Models(models), ["si-sdr"], tmp_path, str(manifest), calibrate=str(manifest))
+    runner = RecipeRunner(settings, lambda what: lambda done, total: None)
+    recipe = recipes.load("masking")
+    runner.run([recipe])
+    (summary,) = runner._summaries.values()
+    vfr = next(s for name, s in summary.systems.items() if "calibrate" in name)
+    assert vfr.bps is not None
+    assert vfr.bps.total == pytest.approx(800, rel=0.1)  # all three utterances have 800, the English two nearly
+
+
 def test_without_models_or_a_language_the_report_says_so(manifest: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     mine = tmp_path / "polish.yaml"

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dtm_codec.audio import read_audio
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import SAMPLE_RATE, systems
+from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.metrics.base import Samples
 from dtm_codec.evaluation.systems.base import fit, from_pcm, to_pcm
 from dtm_codec.evaluation.systems.programs import ogg_packet_sizes
@@ -157,6 +159,20 @@ def test_rate_and_selector_are_options_of_the_name(models: Path, speech: Samples
     assert coded.bits.total / coded.duration_s == pytest.approx(700, rel=0.02)
     with pytest.raises(DTMCodecError, match="s_max"):
         systems.build(f"dtm:{models / 's-ffr-50'}?s_max=few")
+
+
+def test_one_tau_is_calibrated_on_a_set(models: Path, manifest: Path) -> None:
+    model = f"dtm:{models / 's-vfr-50' / 'export'}"
+    for swap in ("", "&selector=lagrangian&s_max=4"):
+        system = systems.build(f"{model}?bitrate=700&calibrate={manifest}{swap}")
+        coded = [system.encode(read_audio(u.path, SAMPLE_RATE)[0]) for u in read_data(manifest)]
+        bps = sum(c.bits.total for c in coded) / sum(c.duration_s for c in coded)
+        assert bps == pytest.approx(700, rel=0.02)
+        assert system.series == "DTM-Codec VFR"
+    with pytest.raises(DTMCodecError, match="needs a rate"):
+        systems.build(f"{model}?calibrate={manifest}")
+    with pytest.raises(DTMCodecError, match="fixed rate"):
+        systems.build(f"dtm:{models / 's-ffr-50'}?bitrate=800&calibrate={manifest}")
 
 
 # Neural peers, with random weights of a small shape

@@ -119,6 +119,14 @@ def recipe(
     data: Annotated[
         str | None, typer.Option(metavar="MANIFEST|DIR", help="Test set; recipes choose languages by its field lang.")
     ] = None,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MANIFEST|DIR",
+            help="Set to calibrate tau on, so that VFR meets the recipe's rates (dev; the paper: the test set itself). "
+            "Default: the tau of training.",
+        ),
+    ] = None,
     codes_data: Annotated[
         str | None,
         typer.Option(metavar="MANIFEST|DIR", help="Larger set to count used codes on. Default: the test set."),
@@ -151,6 +159,7 @@ def recipe(
         metrics=metrics.split(",") if metrics else registry.standard(),
         out=out,
         data=data,
+        calibrate=calibrate,
         codes_data=codes_data,
         probes=probe or (),
         ratings=ratings,

@@ -8,17 +8,17 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..audio import read_audio
-from ..selectors import build, nmse
+from ..selectors import nmse
 from . import SAMPLE_RATE
 from .data import Utterance
-from .systems.ours import DTM
+from .systems.ours import DTM, use_selector
 
 MOST = 50
 """Utterances that a selector is timed on, spread over the set."""
@@ -82,10 +82,7 @@ def time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
 
 def _time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
     codec = system.codec
-    if system.selector != codec.config.selector:  # make the swapped selector the codec's own, so that it can be timed
-        codec.config = replace(codec.config, selector=system.selector)
-        codec.selector = build(system.selector)
-        codec.tau.fill_(torch.nan)
+    use_selector(codec, system.selector)  # a swapped one could not be timed
     clock = SelectorClock(codec.selector)
     error, energy, spent, choosing, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, utterance in enumerate([utterances[0], *utterances]):

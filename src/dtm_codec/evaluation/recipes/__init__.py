@@ -46,6 +46,8 @@ class RecipeRow:
     model: str | None = None
     options: str | None = None
     """Rate or selector of the model, as in `bitrate=800`."""
+    bps: int | None = None
+    """Total rate of a VFR model that tau is calibrated to."""
     swap: str | None = None
     """Options that make another model stand in."""
     against: str | None = None

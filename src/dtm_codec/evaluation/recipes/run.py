@@ -49,6 +49,8 @@ class Settings:
     metrics: Sequence[str]
     out: Path
     data: str | None = None
+    calibrate: str | None = None
+    """Set on which the tau of VFR models is calibrated to the recipe's rates."""
     codes_data: str | None = None
     """Larger set for codebook utilisation."""
     probes: Sequence[str] = ()
@@ -94,15 +96,26 @@ class RecipeRunner:
         assert row.model is not None
         model = self.settings.models.find(row.model)
         if model:
-            return Choice(f"dtm:{model}" + (f"?{row.options}" if row.options else ""))
+            return Choice(self._ours(model, row.options, self._rate(row)))
         missing = f"{self.settings.models.full_name(row.model)} is not trained yet"
         if row.swap:
             for name in recipe.swap_into:
                 stand_in = self.settings.models.find(name)
                 if stand_in:
                     note = f"{missing}; selector swapped into {self.settings.models.full_name(name)}"
-                    return Choice(f"dtm:{stand_in}?{row.swap}", note)
+                    return Choice(self._ours(stand_in, row.swap, self._rate(row) or f"bitrate={row.bps}"), note)
         return Choice(None, missing)
+
+    def _rate(self, row: RecipeRow) -> str | None:
+        """One tau for all utterances, calibrated if the user gave a set to do it on, else that of training."""
+        if row.bps is None or self.settings.calibrate is None:
+            return None
+        return f"bitrate={row.bps}&calibrate={self.settings.calibrate}"
+
+    @staticmethod
+    def _ours(model: str, *options: str | None) -> str:
+        query = "&".join(filter(None, options))
+        return f"dtm:{model}" + (f"?{query}" if query else "")
 
     def _reason(self, system: str) -> str:
         """Why a peer cannot run here; empty if it can."""

@@ -2,18 +2,26 @@
 
 `dtm:MODEL?bitrate=800` where MODEL is a bundled name, a folder, a hub id or random:PRESET. Options: at most one of
 `bitrate` (total bps), `token_rate` (Hz) and `tau`, and `selector`, `s_max`, `features` to swap the selector. With
-`bitrate` or `token_rate` each utterance meets the rate; without any, the tau of training serves all.
+`bitrate` or `token_rate` each utterance meets the rate; with `calibrate=MANIFEST` beside them one tau serves all
+utterances, found so that this set as a whole meets the rate (paper Section 4.1); without any, the tau of training serves.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from ...audio import resample
+from ...audio import read_audio, resample
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
+from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
+from ...rate.request import RateRequest
+from ...selectors import build
 from .. import SAMPLE_RATE
+from ..data import read_data
 from ..specs import Spec
 from .base import Coded, Samples, System, fit
 
@@ -25,7 +33,7 @@ class DTM(System):
     """One of our models at one operating point."""
 
     def __init__(self, spec: Spec) -> None:
-        spec.allow_options((*_RATES, *_SELECTOR))
+        spec.allow_options((*_RATES, *_SELECTOR, "calibrate"))
         if spec.argument is None:
             raise ConfigError("dtm: which model? allowed: dtm:NAME, dtm:FOLDER, dtm:OWNER/NAME, dtm:random:PRESET")
         self.codec = DTMCodec.from_pretrained(spec.argument)
@@ -38,12 +46,17 @@ class DTM(System):
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
         kind = "FFR" if config.is_fixed_rate else "VFR"
         # models at their own rates make the paper's two curves; one model at several rates makes a curve of its own
-        self.series = f"DTM-Codec {config.name} by rate" if self.rate else f"DTM-Codec {kind}"
+        own_rate = not self.rate or "calibrate" in spec.options
+        self.series = f"DTM-Codec {kind}" if own_rate else f"DTM-Codec {config.name} by rate"
+        if "calibrate" in spec.options:
+            self.title += f" on {Path(spec.options['calibrate']).name}"
+            self.rate = {"tau": _calibrated_tau(spec, self.codec.model_id, self.selector, self.rate)}
 
     @property
     def identity(self) -> str:
-        """Name and fingerprint of the weights."""
-        return self.codec.model_id
+        """Name and fingerprint of the weights, and the tau that was chosen."""
+        tau = self.rate.get("tau")
+        return self.codec.model_id + (f" tau {tau:.9g}" if tau else "")
 
     @property
     def parameters(self) -> int:
@@ -62,6 +75,40 @@ class DTM(System):
         """Decoded, and resampled if the model has another rate."""
         audio = resample(self.codec.decode(coded.payload), self.codec.config.sample_rate, SAMPLE_RATE)
         return fit(audio, coded.num_samples)
+
+
+def use_selector(codec: DTMCodec, selector: SelectorConfig) -> None:
+    """Make `selector` the codec's own; its tau is then unknown."""
+    if selector != codec.config.selector:
+        codec.config = replace(codec.config, selector=selector)
+        codec.selector = build(selector)
+        codec.tau.fill_(math.nan)
+
+
+def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: dict[str, Any]) -> float:
+    """The tau at which the set as a whole meets a bitrate or token rate; found once per process."""
+    request = RateRequest(**rate)
+    if request.is_open or request.tau is not None:
+        raise ConfigError(f"{spec.name}: calibrate needs a rate to reach; give bitrate=BPS or token_rate=HZ beside it")
+    source = spec.options["calibrate"]
+    key = (model_id, selector, request, source)
+    if key not in _TAUS:
+        codec = DTMCodec.from_pretrained(str(spec.argument))
+        use_selector(codec, selector)
+        if codec.layout.stride is not None:
+            raise ConfigError(f"{spec.name}: a fixed rate needs no calibration")
+        signals = [read_audio(utterance.path, codec.config.sample_rate)[0] for utterance in read_data(source)]
+        lengths, s_max = [signal.size for signal in signals], codec.selector.s_max
+        if request.bitrate is not None:
+            target = tokens_for_bitrate(request.bitrate, lengths, codec.layout, s_max)
+        else:
+            target = tokens_for_token_rate(request.token_rate or 0.0, lengths, codec.layout, s_max)
+        statistics = [codec.selector_statistics(signal, codec.config.sample_rate) for signal in signals]
+        _TAUS[key] = calibrate(codec.selector, statistics, target).tau
+    return _TAUS[key]
+
+
+_TAUS: dict[tuple[str, SelectorConfig, RateRequest, str], float] = {}
 
 
 def _selector(own: SelectorConfig, options: dict[str, str]) -> SelectorConfig:
