@@ -68,6 +68,7 @@ train-smoke: $(INSTALLED_ALL)  ## a few steps of training on the bundled sample
 MODELS ?= runs
 REPORT ?= reports/small
 .PHONY: report-small
-report-small: $(INSTALLED_ALL)  ## every table of the paper for the small models: DATA=test.jsonl PROBE=probe.jsonl
+report-small: $(INSTALLED_ALL)  ## every table of the paper for the small models: DATA=test.jsonl PROBE=probe.jsonl [CALIBRATE=dev.jsonl]
 	@test -n "$(DATA)" -a -n "$(PROBE)" || { echo "usage: make report-small DATA=test.jsonl PROBE=probe.jsonl"; exit 2; }
-	$(BIN)/dtm-codec recipe all --models $(MODELS) --data $(DATA) --probe $(PROBE) -o $(REPORT)
+	$(BIN)/dtm-codec recipe all --models $(MODELS) --model vfr-50=small $(if $(CALIBRATE),--calibrate $(CALIBRATE)) \
+		--data $(DATA) --probe $(PROBE) -o $(REPORT)
