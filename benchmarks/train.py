@@ -1,8 +1,9 @@
 """Training throughput in seconds of audio per second, and where the time goes.
 
-    python benchmarks/train.py [--config configs/small/vfr-50.yaml] [--threads 2] [--steps 8] [key=value ...]
+    python benchmarks/train.py [--config configs/small/vfr-50.yaml] [--threads 2] [--limit 120] [key=value ...]
 
-Each precision runs in a process of its own: bf16 products can end a process on a CPU that lacks their instructions.
+Each measurement runs in a process of its own: on a CPU that lacks the instructions for bf16 products, they can end a
+process, or take minutes a step. Those get `--limit` seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
+import statistics
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,7 @@ MODES = {
     "discriminators as configured": ["discriminator.start=0"],
     "discriminators every step": ["discriminator.start=0", "discriminator.every=1"],
 }
+PRECISIONS = ("32-true", "bf16-mixed")
 
 
 def main() -> None:
@@ -30,35 +36,46 @@ def main() -> None:
     parser.add_argument("--config", default=str(ROOT / "configs" / "small" / "vfr-50.yaml"))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--steps", type=int, default=8, help="timed steps; the median counts")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for each measurement in bf16")
     parser.add_argument("--rows", type=int, default=15, help="ops in the breakdown")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     arguments = parser.parse_args()
     console = Console()
-    speeds = Table("precision", *MODES, title=f"seconds of audio per second, {arguments.threads} threads")
-    for precision in ("32-true", "bf16-mixed"):
-        cells, breakdown = [], None
-        for mode, overrides in MODES.items():
-            result = isolated(arguments, [f"precision={precision}", *overrides, *arguments.overrides])
-            cells.append("does not run on this machine" if result is None else f"{result['speed']:.1f}")
-            breakdown = result if mode == "discriminators every step" else breakdown
-        speeds.add_row(precision, *cells)
-        if breakdown is not None:
-            console.print(op_table(precision, breakdown["ops"]))
-    console.print(speeds)
+    for precision in PRECISIONS:
+        limit = threading.TIMEOUT_MAX if precision == "32-true" else arguments.limit
+        speeds = Table("", *MODES, title=f"seconds of audio per second, {precision}, {arguments.threads} threads")
+        ops = None
+        for row, compiled in {"eager": "false", "compiled": "true"}.items():
+            results: list[dict[str, Any] | str] = []
+            for overrides in MODES.values():
+                options = [f"precision={precision}", f"compile={compiled}", *overrides, *arguments.overrides]
+                failed = bool(results) and isinstance(results[-1], str)  # the other modes take longer still
+                results.append(results[-1] if failed else isolated(arguments, options, limit))
+            speeds.add_row(row, *(r if isinstance(r, str) else f"{r['speed']:.1f}" for r in results))
+            if row == "eager" and not isinstance(results[-1], str):
+                ops = results[-1].get("ops")
+        if ops is not None:
+            console.print(op_table(precision, ops))
+        console.print(speeds)
 
 
-def isolated(arguments: argparse.Namespace, overrides: list[str]) -> dict[str, Any] | None:
-    """Measure in a new process; None if it died."""
+def isolated(arguments: argparse.Namespace, overrides: list[str], limit: float) -> dict[str, Any] | str:
+    """Measure in a new process for at most `limit` seconds; the last result, or why there is none."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=measure, args=(arguments, overrides, sender))
     process.start()
     sender.close()
-    try:
-        result: dict[str, Any] | None = receiver.recv()
-    except EOFError:
-        result = None
+    timer = threading.Timer(limit, process.kill)
+    timer.start()
+    result: dict[str, Any] | None = None
+    with suppress(EOFError):
+        while True:
+            result = receiver.recv()
+    timer.cancel()
     process.join()
+    if result is None:
+        return f"not in {limit:g} s" if process.exitcode == -signal.SIGKILL else "does not run on this machine"
     return result
 
 
@@ -87,15 +104,18 @@ def measure(arguments: argparse.Namespace, overrides: list[str], pipe: Any) -> N
 
     every = config.discriminator.every
     steps(2 * every)
-    seconds = sorted(steps(every) for _ in range(-(-arguments.steps // every)))
-    median = seconds[len(seconds) // 2]
+    audio = config.data.batch_size * config.crop_samples / config.model.sample_rate
+    seconds: list[float] = []
+    while len(seconds) * every < arguments.steps:
+        seconds.append(steps(every))
+        result = {"speed": audio / statistics.median(seconds)}
+        pipe.send(result)
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         steps(1)
     rows = sorted(profiler.key_averages(), key=lambda row: -row.self_cpu_time_total)
     total = sum(row.self_cpu_time_total for row in rows)
     ops = [(row.key, row.self_cpu_time_total / total, row.count) for row in rows[: arguments.rows]]
-    audio = config.data.batch_size * config.crop_samples / config.model.sample_rate
-    pipe.send({"speed": audio / median, "ops": ops})
+    pipe.send(result | {"ops": ops})
 
 
 def op_table(precision: str, ops: list[tuple[str, float, int]]) -> Table:

@@ -47,7 +47,7 @@ def assert_same_codes(one: list[Encoded], other: list[Encoded]) -> None:
     assert np.mean(codes[0] != codes[1]) < 1e-4
 
 
-@pytest.mark.parametrize("name", SMALL_PRESETS)
+@pytest.mark.parametrize("name", [*SMALL_PRESETS, "vfr-50", "ffr-50"])
 def test_every_preset_runs_batched_as_single_and_keeps_lengths(name: str, utterances: list[np.ndarray]) -> None:
     codec = tiny(name)
     together = codec.encode(utterances, 16_000)
@@ -59,7 +59,7 @@ def test_every_preset_runs_batched_as_single_and_keeps_lengths(name: str, uttera
 
 
 @pytest.mark.parametrize(
-    ("name", "selector"), list(itertools.product(["s-vfr-50", "s-avgrep"], ["ple", "lagrangian", "greedy"]))
+    ("name", "selector"), list(itertools.product(["s-vfr-50", "avgrep"], ["ple", "lagrangian", "greedy"]))
 )
 def test_pieces_equal_the_whole(name: str, selector: str, speech: np.ndarray) -> None:
     codec = tiny(name)
@@ -109,13 +109,16 @@ def test_forward_is_encode_then_decode(speech: np.ndarray) -> None:
 
 
 def test_every_parameter_has_a_gradient(speech: np.ndarray) -> None:
-    for name in SMALL_PRESETS:
+    for name in (*SMALL_PRESETS, "vfr-50"):
         codec = tiny(name).train().requires_grad_(True)
         crops = torch.from_numpy(speech[:32_000]).view(2, 16_000)
         if codec.tau.isnan():
             codec.tau.fill_(codec.calibrated_tau(crops))
         output = codec(crops)
-        (output.audio.square().sum() + output.quantizer.loss).backward()
+        loss = output.audio.square().sum() + output.quantizer.loss
+        if output.pitch_logits is not None:
+            loss = loss + output.pitch_logits[:, 0].sum()
+        loss.backward()
         assert [n for n, p in codec.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == [], name
 
 

@@ -21,9 +21,13 @@ SelectorFeatures = Literal["z1", "logmel"]
 Distance = Literal["cosine", "l2"]
 Downsampler = Literal["pack", "average", "conv"]
 Upsampler = Literal["mask", "repeat", "conv"]
-SpectralFeatures = Literal["complex", "complex+logmag"]
+SpectralFeatures = Literal["complex", "complex+logmag", "complex+logmag+pitch"]
 Stage2Positions = Literal["time", "rank"]
+Head = Literal["istft", "source-filter"]
 QuantizerKind = Literal["vq", "fsq"]
+
+LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
+"""Hertz between which a voice's pitch is looked for."""
 
 MAX_NAME_LENGTH = 9
 """A model's name travels in every file it writes, nine characters of a 40-letter alphabet in six bytes."""
@@ -154,7 +158,8 @@ class CodecConfig(Validated):
     hop_length: int = 160
     """STFT hop in samples; sample_rate / hop_length is the Stage-1 frame rate. The window is 4 hops."""
     spectral_features: SpectralFeatures = "complex"
-    """What the front end projects: compressed real and imaginary parts, or these with the log-magnitude."""
+    """What the front end projects: compressed real and imaginary parts, or these with the log-magnitude,
+    or with that and the salience of every pitch."""
     dim: int = 512
     heads: int = 4
     mlp_hidden: int = 1600
@@ -174,6 +179,8 @@ class CodecConfig(Validated):
     """RoPE positions of kept tokens: their frame index, or their rank among the kept."""
     downsampler: Downsampler = "pack"
     upsampler: Upsampler = "mask"
+    head: Head = "istft"
+    """What turns vectors into sound: free magnitudes and phases, or shaped pulses of a predicted pitch and noise."""
     keep_ratio: float = 0.5
     """Share of Stage-1 frames kept that training steers tau to; FFR keeps every round(1 / keep_ratio)-th."""
     selector: SelectorConfig = field(default_factory=SelectorConfig)
@@ -194,6 +201,9 @@ class CodecConfig(Validated):
         for name in ("norm_eps", "rope_base", "layer_scale"):
             value = getattr(self, name)
             require(math.isfinite(value) and value > 0, name, value, "> 0")
+        if self.spectral_features == "complex+logmag+pitch" or self.head == "source-filter":
+            shortest = math.ceil(self.sample_rate / LOWEST_PITCH / 4) + 2
+            require(self.hop_length >= shortest, "hop_length", self.hop_length, f">= {shortest} to hear a pitch")
         require(0 < self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, "0 < keep_ratio <= 1")
         conv = (self.downsampler == "conv", self.upsampler == "conv")
         require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
@@ -247,17 +257,19 @@ def _paper_presets() -> dict[str, CodecConfig]:
 
 
 def _small(config: CodecConfig) -> CodecConfig:
-    """The same experiment at a size that two CPU cores can train. The log-magnitude input halves the steps needed."""
+    """The same experiment at a size that two CPU cores can train: narrower and shallower, and with a head that need not
+    learn from tokens how phases turn (docs/training.md has what was tried)."""
     return replace(
         config,
         name=f"s-{config.name}",
-        spectral_features="complex+logmag",
+        spectral_features="complex+logmag+pitch",
+        head="source-filter",
         dim=256,
         mlp_hidden=704,
-        enc1_layers=3,
+        enc1_layers=2,
         enc2_layers=4,
         dec1_layers=4,
-        dec2_layers=3,
+        dec2_layers=2,
     )
 
 

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from .config import CodecConfig, SelectorConfig
 from .nn.packed import Packed
-from .nn.quantizers import QuantizerOutput, build_quantizer
+from .nn.pitch import Pulses, predicted_pitch
+from .nn.quantizers import FiniteScalarQuantizer, QuantizerOutput, VectorQuantizer, build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler, segment_of
+from .nn.source_filter import SourceFilterHead
 from .nn.spectral import FrontEnd, SpectralHead, frame_signal, mel_filterbank, overlap_add
 from .nn.transformer import TransformerStack
 from .rate.calibration import calibrate
@@ -39,6 +41,8 @@ class CodecOutput:
     """(B, N) bool, True = kept"""
     quantizer: QuantizerOutput
     """Codes of all kept steps, (sum K,), and the quantizer's loss."""
+    pitch_logits: Tensor | None
+    """(B N, bins) of a source-filter head"""
 
 
 class Network(nn.Module):
@@ -56,9 +60,7 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.selector = build(config.selector)
-        self.front_end = FrontEnd(
-            config.n_fft, config.hop_length, config.dim, log_magnitude=config.spectral_features == "complex+logmag"
-        )
+        self.front_end = FrontEnd(config)
         self.enc1 = self._stack(config.enc1_layers)
         self.down = build_downsampler(config.downsampler, config.dim, config.stride)
         self.enc2 = self._stack(config.enc2_layers)
@@ -66,7 +68,11 @@ class Network(nn.Module):
         self.dec1 = self._stack(config.dec1_layers)
         self.up = build_upsampler(config.upsampler, config.dim, config.stride)
         self.dec2 = self._stack(config.dec2_layers)
-        self.head = SpectralHead(config.n_fft, config.hop_length, config.dim)
+        self.head: SpectralHead | SourceFilterHead
+        if config.head == "istft":
+            self.head = SpectralHead(config.n_fft, config.hop_length, config.dim)
+        else:
+            self.head = SourceFilterHead(config.n_fft, config.hop_length, config.dim, config.sample_rate)
         self.apply(_initialize)
         tau = {"stride": float(config.stride), "random": 1 / config.keep_ratio}.get(config.selector.name, torch.nan)
         self.register_buffer("tau", torch.tensor(tau, dtype=torch.float64))
@@ -86,17 +92,25 @@ class Network(nn.Module):
             layer_scale=config.layer_scale,
         )
 
-    def forward(self, audio: Tensor) -> CodecOutput:
-        """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop."""
+    def forward(self, audio: Tensor, pitch: Tensor | None = None) -> CodecOutput:
+        """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a
+        source-filter head shall follow instead of its own."""
         z1, features, lengths = self._stage1_of_crops(audio)
         mask = self.selector.select(features, list(lengths), float(self.tau), self.training)  # (B N,)
         z2 = self.enc2(self._kept(z1.values, mask, lengths))
         quantized = self.quantizer(z2)
         h = self.dec1(self._kept_positions(mask, lengths).with_values(quantized.values))
         z1_hat = self.up(h, mask)
-        frames = self.head(self.dec2(z1.with_values(z1_hat)))
+        y = self.dec2(z1.with_values(z1_hat))
+        pitch_logits = None
+        if isinstance(self.head, SourceFilterHead):
+            pitch_logits = self.head.pitch_logits(y)
+            hertz = predicted_pitch(pitch_logits) if pitch is None else pitch.flatten()
+            frames = self.head(y, z1.positions, self.head.pulses(hertz, z1.positions))
+        else:
+            frames = self.head(y)
         frames = frames.view(audio.shape[0], -1, self.config.n_fft)  # (B, N, n_fft)
-        return CodecOutput(self.head.synthesize(frames), mask.view(audio.shape[0], -1), quantized)
+        return CodecOutput(self.head.synthesize(frames), mask.view(audio.shape[0], -1), quantized, pitch_logits)
 
     @torch.no_grad()
     def calibrated_tau(self, audio: Tensor) -> float:
@@ -108,8 +122,9 @@ class Network(nn.Module):
     def _stage1_of_crops(self, audio: Tensor) -> tuple[Packed, Tensor, tuple[int, ...]]:
         frames = frame_signal(audio, self.config.n_fft, self.config.hop_length)  # (B, N, n_fft)
         lengths = (frames.shape[1],) * frames.shape[0]
-        spectrum = self.front_end.spectrum(frames.flatten(0, 1))
-        packed = Packed.consecutive(self.front_end(spectrum), lengths)
+        frames = frames.flatten(0, 1)
+        spectrum = self.front_end.spectrum(frames)
+        packed = Packed.consecutive(self.front_end(spectrum, frames), lengths)
         z1 = self.enc1(packed)
         return packed.with_values(z1), self._selector_features(self.config.selector, z1, spectrum), lengths
 
@@ -128,9 +143,10 @@ class Network(nn.Module):
         for start in range(0, total, self.piece):
             stop = min(total, start + self.piece)
             begin, end = max(0, start - reach), min(total, stop + reach)
-            spectrum = self.front_end.spectrum(_rows(frames, begin, end))
+            rows = _rows(frames, begin, end)
+            spectrum = self.front_end.spectrum(rows)
             inner = slice(start - begin, stop - begin)
-            z1[start:stop] = self.enc1(timeline.slice(begin, end).with_values(self.front_end(spectrum)))[inner]
+            z1[start:stop] = self.enc1(timeline.slice(begin, end).with_values(self.front_end(spectrum, rows)))[inner]
             features.append(self._selector_features(chosen, z1[start:stop], spectrum[inner]))
         return z1, z1 if chosen.features == "z1" else torch.cat(features)
 
@@ -161,13 +177,14 @@ class Network(nn.Module):
         sums = [torch.zeros((n + overlap - 1) * hop, device=mask.device) for n in lengths]
         envelopes = [torch.zeros_like(x) for x in sums]
         utterance_starts = np.cumsum([0, *lengths])
+        pulses: Pulses | None = None
         for start in range(0, total, self.piece):
             stop = min(total, start + self.piece)
             begin, end = max(0, start - reach), min(total, stop + reach)
             first = int(starts[segments[begin]])  # a piece may begin within a segment: upsample that whole segment
             z1_hat = self.up(h[segments[begin] : segments[end - 1] + 1], mask[first:end])[begin - first :]
             z = self.dec2(timeline.slice(begin, end).with_values(z1_hat))[start - begin : stop - begin]
-            frames = self.head(z)
+            frames, pulses = self.head.render(z, timeline.positions[start:stop], pulses)
             windows = self.head.window.square().expand_as(frames)
             for i, (low, high) in enumerate(pairwise(utterance_starts)):
                 a, b = max(start, low), min(stop, high)
@@ -184,6 +201,11 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+    elif isinstance(module, VectorQuantizer | FiniteScalarQuantizer):
+        # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
+        nn.init.normal_(module.project_out.weight)
+    elif isinstance(module, SourceFilterHead):
+        module.start_quiet()
 
 
 def _rows(frames: list[Tensor], begin: int, end: int) -> Tensor:

@@ -44,6 +44,21 @@ def test_vq_gradients_are_straight_through_and_reach_codebook_and_encoder() -> N
     assert torch.equal(moved, used)
 
 
+def test_a_bypassed_quantizer_lets_vectors_through_and_its_codebook_follows() -> None:
+    for config in (QuantizerConfig(codebook_size=64), FSQ):
+        quantizer = build_quantizer(config, 16)
+        z2 = torch.randn(50, 16)
+        rounded = quantizer(z2)
+        quantizer.bypassed = True
+        output = quantizer(z2)
+        assert torch.equal(output.codes, rounded.codes)
+        assert not torch.allclose(output.values, rounded.values)
+        if isinstance(quantizer, VectorQuantizer):
+            torch.testing.assert_close(output.values, quantizer.project_out(output.latents))
+            output.loss.backward()
+            assert quantizer.codebook.grad.abs().sum() > 0
+
+
 def test_dead_codes_move_to_where_the_vectors_are() -> None:
     quantizer = VectorQuantizer(16, 64, 8)
     latents = F.normalize(torch.randn(20, 8), dim=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dtm_codec.config import CodecConfig
 from dtm_codec.nn.spectral import FrontEnd, SpectralHead, frame_signal, mel_filterbank, overlap_add
 
 
@@ -12,7 +13,7 @@ from dtm_codec.nn.spectral import FrontEnd, SpectralHead, frame_signal, mel_filt
 @pytest.mark.parametrize("frames", [1, 2, 5, 30])
 def test_a_signal_of_n_hops_has_n_frames_and_comes_back(hop: int, frames: int) -> None:
     audio = torch.randn(2, frames * hop)
-    front_end, head = FrontEnd(4 * hop, hop, 8, log_magnitude=False), SpectralHead(4 * hop, hop, 8)
+    front_end, head = FrontEnd(CodecConfig(hop_length=hop)), SpectralHead(4 * hop, hop, 8)
     spectrum = front_end.spectrum(frame_signal(audio, 4 * hop, hop))
     assert spectrum.shape == (2, frames, 2 * hop + 1)
     windowed = torch.fft.irfft(spectrum, n=4 * hop) * head.window
@@ -22,7 +23,7 @@ def test_a_signal_of_n_hops_has_n_frames_and_comes_back(hop: int, frames: int) -
 def test_frames_are_centred_on_their_hop() -> None:
     audio = torch.zeros(10 * 160)
     audio[5 * 160 + 80] = 1.0  # the middle of hop 5
-    energy = FrontEnd(640, 160, 8, log_magnitude=False).spectrum(frame_signal(audio, 640, 160)).abs().sum(-1)
+    energy = FrontEnd(CodecConfig()).spectrum(frame_signal(audio, 640, 160)).abs().sum(-1)
     assert energy.argmax() == 5
 
 

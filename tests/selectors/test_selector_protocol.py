@@ -155,6 +155,16 @@ def test_random_masks_repeat_at_inference_and_are_fresh_but_seeded_in_training()
     assert first[1000]
 
 
+def test_random_masks_of_training_are_one_sequence_over_all_processes() -> None:
+    selector, x, halves = Random(), torch.zeros(100, 3), []
+    torch.manual_seed(5)
+    whole = selector.select(x, [25] * 4, 2.0, training=True)
+    for selector.passed_over in (0, 50):
+        torch.manual_seed(5)
+        halves.append(selector.select(x[:50], [25] * 2, 2.0, training=True))
+    assert torch.equal(torch.cat(halves), whole)
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_random_masks_keep_one_in_tau(training: bool) -> None:
     mask = Random().select(torch.zeros(40_000, 1), [40_000], 4.0, training)

@@ -60,7 +60,7 @@ def test_average_follows_and_copies_buffers() -> None:
         module.weight.fill_(3.0)
         module.running_mean.fill_(7.0)
     average.update(module, step=1000)
-    assert torch.equal(average.module.weight, torch.full((2,), 2.0))
-    assert torch.equal(average.module.running_mean, torch.full((2,), 7.0))
+    assert torch.equal(average.weights["weight"], torch.full((2,), 2.0))
+    assert torch.equal(average.weights["running_mean"], torch.full((2,), 7.0))
     average.update(module, step=0)  # the first steps count for more: decay 1 / 10
-    assert torch.allclose(average.module.weight, torch.full((2,), 2.9))
+    assert torch.allclose(average.weights["weight"], torch.full((2,), 2.9))

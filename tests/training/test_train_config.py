@@ -56,6 +56,11 @@ def test_mistakes_are_named(override: str, message: str) -> None:
         load_config(CONFIGS / "small" / "vfr-50.yaml", [override])
 
 
+def test_weights_split_over_processes_need_no_scaled_gradients() -> None:
+    with pytest.raises(ConfigError, match=r"precision = '16-mixed'; allowed: 32-true or bf16-mixed with strategy fsdp"):
+        load_config(CONFIGS / "small" / "vfr-50.yaml", ["strategy=fsdp", "precision=16-mixed"])
+
+
 def test_bases_that_go_in_circles_or_are_missing(tmp_path: Path) -> None:
     write(tmp_path, a="base: b.yaml", b="base: a.yaml", c="base: d.yaml", e="[1, 2", f="- 1")
     for name, message in {"a": "inherits from itself", "c": "no such", "e": "e.yaml", "f": "mapping"}.items():

@@ -42,6 +42,9 @@ class VectorQuantizer(nn.Module):
     """
 
     idle: Tensor
+    bypassed: bool = False
+    """Let vectors through as they are, while the codebook already learns where they lie (the first steps of training:
+    an encoder that is quantized from its first step may never spread over all dimensions)."""
 
     def __init__(self, dim: int, codebook_size: int, code_dim: int) -> None:
         super().__init__()
@@ -58,7 +61,7 @@ class VectorQuantizer(nn.Module):
             chosen = F.normalize(F.embedding(codes, self.codebook), dim=-1)
             commitment = (latents - chosen.detach()).square().sum(-1).mean()
             codebook = (latents.detach() - chosen).square().sum(-1).mean()
-            values = self.project_out(latents + (chosen - latents).detach())
+            values = self.project_out(latents if self.bypassed else latents + (chosen - latents).detach())
         return QuantizerOutput(values.to(z2.dtype), codes, COMMITMENT * commitment + codebook, latents.detach())
 
     def encode(self, z2: Tensor) -> Tensor:
@@ -99,6 +102,8 @@ class FiniteScalarQuantizer(nn.Module):
 
     levels: Tensor
     place_values: Tensor
+    bypassed: bool = False
+    """Let vectors through unrounded (the first steps of training)."""
 
     def __init__(self, dim: int, levels: tuple[int, ...]) -> None:
         super().__init__()
@@ -112,7 +117,7 @@ class FiniteScalarQuantizer(nn.Module):
         """z2: (S, D)"""
         with torch.autocast(z2.device.type, enabled=False):
             bounded = self._bound(self.project_in(z2.float()))
-            rounded = bounded + (bounded.round() - bounded).detach()
+            rounded = bounded if self.bypassed else bounded + (bounded.round() - bounded).detach()
             values = self.project_out(rounded / (self.levels // 2))
         return QuantizerOutput(values.to(z2.dtype), self._codes(bounded), values.new_zeros(()), bounded.detach())
 

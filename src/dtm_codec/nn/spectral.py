@@ -12,6 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import CodecConfig
+from .pitch import PITCH_BINS, PitchSalience, Pulses
+
 MAX_MAGNITUDE = 1e2
 """The head's magnitudes are clipped here, as in Vocos, to keep exp() from exploding early in training."""
 
@@ -44,11 +47,14 @@ class FrontEnd(nn.Module):
 
     window: Tensor
 
-    def __init__(self, n_fft: int, hop_length: int, dim: int, *, log_magnitude: bool) -> None:
+    def __init__(self, config: CodecConfig) -> None:
         super().__init__()
-        self.n_fft, self.hop_length, self.log_magnitude = n_fft, hop_length, log_magnitude
-        bins = n_fft // 2 + 1
-        self.project = nn.Linear((3 if log_magnitude else 2) * bins, dim)
+        n_fft, bins = config.n_fft, config.n_fft // 2 + 1
+        self.log_magnitude = config.spectral_features != "complex"
+        with_pitch = config.spectral_features == "complex+logmag+pitch"
+        self.salience = PitchSalience(n_fft, config.sample_rate) if with_pitch else None
+        width = (3 if self.log_magnitude else 2) * bins + (PITCH_BINS if with_pitch else 0)
+        self.project = nn.Linear(width, config.dim)
         self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
 
     def spectrum(self, frames: Tensor) -> Tensor:
@@ -56,33 +62,31 @@ class FrontEnd(nn.Module):
         spectrum: Tensor = torch.fft.rfft(frames.float() * self.window)
         return spectrum
 
-    def forward(self, spectrum: Tensor) -> Tensor:
-        """(..., bins) complex -> (..., D)"""
+    def forward(self, spectrum: Tensor, frames: Tensor) -> Tensor:
+        """(..., bins) complex and the (..., n_fft) that it is of -> (..., D)"""
         power = spectrum.real.square() + spectrum.imag.square()
         scale = (power + 1e-8) ** ((COMPRESSION - 1) / 2)
         features = [spectrum.real * scale, spectrum.imag * scale]
         if self.log_magnitude:
             features.append(0.1 * torch.log(power + 1e-8) + 0.5)  # about -1.3 in silence, 1 at full scale
+        if self.salience is not None:
+            features.append(self.salience(frames))
         projected: Tensor = self.project(torch.cat(features, -1))
         return projected
 
 
-class SpectralHead(nn.Module):
-    """Vectors to frames of waveform: log-magnitude and phase, inverse FFT, synthesis window (Vocos)."""
+class Head(nn.Module):
+    """What turns vectors into spectra, and these into sound: inverse FFT, synthesis window, overlap-add."""
 
     window: Tensor
 
-    def __init__(self, n_fft: int, hop_length: int, dim: int) -> None:
+    def __init__(self, n_fft: int, hop_length: int) -> None:
         super().__init__()
         self.n_fft, self.hop_length = n_fft, hop_length
-        self.project = nn.Linear(dim, n_fft + 2)
         self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Windowed frames, to be overlap-added. (..., D) -> (..., n_fft)"""
-        log_magnitude, phase = self.project(x).float().chunk(2, -1)
-        magnitude = log_magnitude.exp().clamp(max=MAX_MAGNITUDE)
-        spectrum = torch.complex(magnitude * phase.cos(), magnitude * phase.sin())
+    def frames(self, spectrum: Tensor) -> Tensor:
+        """Windowed frames, to be overlap-added. (..., bins) complex -> (..., n_fft)"""
         frames: Tensor = torch.fft.irfft(spectrum, n=self.n_fft)
         return frames * self.window
 
@@ -95,6 +99,29 @@ class SpectralHead(nn.Module):
         padding = (self.n_fft - self.hop_length) // 2
         audio = overlap_add(frames, self.hop_length)[..., padding:-padding]
         return audio / self.envelope(frames.shape[-2])[padding:-padding]
+
+
+class SpectralHead(Head):
+    """Log-magnitude and phase of every bin, freely predicted (Vocos; the paper's head)."""
+
+    def __init__(self, n_fft: int, hop_length: int, dim: int) -> None:
+        super().__init__(n_fft, hop_length)
+        self.project = nn.Linear(dim, n_fft + 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., n_fft)"""
+        log_magnitude, phase = self.project(x).float().chunk(2, -1)
+        return self.frames(polar(log_magnitude, phase))
+
+    def render(self, x: Tensor, positions: Tensor, before: Pulses | None) -> tuple[Tensor, None]:
+        """Frames alone: this head needs no place in time. x: (S, D)"""
+        return self(x), None
+
+
+def polar(log_magnitude: Tensor, phase: Tensor) -> Tensor:
+    """A complex spectrum with its magnitudes clipped."""
+    magnitude = log_magnitude.exp().clamp(max=MAX_MAGNITUDE)
+    return torch.complex(magnitude * phase.cos(), magnitude * phase.sin())
 
 
 def mel_filterbank(sample_rate: int, n_fft: int, n_mels: int) -> Tensor:

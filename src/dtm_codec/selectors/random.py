@@ -13,11 +13,13 @@ class Random(Selector):
     """Keeps each frame with probability 1 / tau.
 
     Draws are a fixed sequence over the frames of an utterance, so that an encoding can be repeated; in training
-    they come anew from torch's global generator, whose state a checkpoint holds.
+    they come anew from torch's global generator, one sequence over the crops of all processes.
     """
 
     name = "random"
     tau_means = "mean frames per kept frame"
+    passed_over: int = 0
+    """Draws in training that belong to the crops of earlier processes."""
 
     def _analyse(self, features: Tensor) -> Tensor:
         """Nothing of the features. (..., N, D) -> (..., N, 0)."""
@@ -31,5 +33,6 @@ class Random(Selector):
         """Keep mask of a packed batch; fresh draws in training. features: (sum N, D) -> (sum N,) bool."""
         if not training:
             return super().select(features, lengths, tau)
-        drawn = torch.rand(features.shape[0], device=features.device) < 1 / tau
+        draws = torch.rand(self.passed_over + features.shape[0])[self.passed_over :]
+        drawn = draws.to(features.device) < 1 / tau
         return torch.cat([self._bounded(mask) for mask in torch.split(drawn, lengths)])

@@ -14,7 +14,7 @@ from ..config import CodecConfig, Validated, preset, require
 from ..errors import ConfigError, MissingExtraError
 
 Logger = Literal["tensorboard", "wandb"]
-Strategy = Literal["auto", "ddp"]
+Strategy = Literal["auto", "ddp", "fsdp"]
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 
 
@@ -91,11 +91,12 @@ class LossConfig(Validated):
     adversarial: float = 1.0
     feature_matching: float = 1.0
     quantizer: float = 1.0
+    pitch: float = 1.0
     limit: float = 1e4
     """A total loss above this counts as exploded and stops the run."""
 
     def __post_init__(self) -> None:
-        for name in ("mel", "adversarial", "feature_matching", "quantizer"):
+        for name in ("mel", "adversarial", "feature_matching", "quantizer", "pitch"):
             require(0 <= getattr(self, name) < math.inf, f"loss.{name}", getattr(self, name), ">= 0")
         require(self.limit > 0, "loss.limit", self.limit, "> 0")
 
@@ -172,6 +173,8 @@ class TrainConfig(Validated):
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     ema_decay: float = 0.999
     """Moving average of the weights, used for dev scores and export; it is shorter over the first steps."""
+    quantize_from: int = 0
+    """First step that quantizes; until then vectors pass the bottleneck as they are and the codebook follows them."""
     revive_after: int = 1_000
     """A code unused for this many steps is moved to where the encoder's vectors are; 0: never."""
 
@@ -182,7 +185,8 @@ class TrainConfig(Validated):
     """Processes on each machine; None: one for every device there is."""
     num_nodes: int = 1
     strategy: Strategy = "auto"
-    """Fabric's ways to replicate a model; the paper's fits on any GPU, so none that shards it."""
+    """What each process holds. ddp: the whole model, as much as the paper's needs; fsdp: its share of all weights,
+    gradients and moments, for models that fill a GPU; auto: ddp if there are several processes."""
     compile: bool = False
     """Compile the generator with torch.compile."""
 
@@ -208,6 +212,7 @@ class TrainConfig(Validated):
         require(0 <= self.seed < 1 << 32, "seed", self.seed, "0 ... 4294967295")
         require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "0 ... 1")
         require(self.revive_after >= 0, "revive_after", self.revive_after, ">= 0")
+        require(self.quantize_from >= 0, "quantize_from", self.quantize_from, ">= 0")
         positive = ("max_steps", "num_nodes", "log_every", "checkpoint_every", "keep_every", "dev_every")
         for name in positive:
             require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
@@ -215,6 +220,8 @@ class TrainConfig(Validated):
         require(self.checkpoint_minutes > 0, "checkpoint_minutes", self.checkpoint_minutes, "> 0")
         require(self.token_minutes >= 0, "token_minutes", self.token_minutes, ">= 0")
         require(self.dev_utterances >= 0, "dev_utterances", self.dev_utterances, ">= 0")
+        scaled = self.strategy == "fsdp" and self.precision == "16-mixed"
+        require(not scaled, "precision", self.precision, "32-true or bf16-mixed with strategy fsdp")
         require(self.crop_samples > 1024, "data.crop_seconds", self.data.crop_seconds, "over 1024 samples")
         judged = self.discriminator.crop_seconds
         if judged is not None:

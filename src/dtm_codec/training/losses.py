@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..nn.spectral import mel_filterbank
+from .pitch import PitchTrack
 
 MEL_WINDOWS = (32, 64, 128, 256, 512, 1024, 2048)
 """DAC's seven scales; each has 5 mel bands per 32 samples of window and a hop of a quarter window."""
@@ -109,6 +110,15 @@ def _adjoint(
     gradient[:, 1 : size // 2 + 1] += padded[:, : size // 2].flip(-1)
     gradient[:, -(size // 2) - 1 : -1] += padded[:, -(size // 2) :].flip(-1)
     return gradient
+
+
+def pitch_loss(logits: Tensor, pitch: PitchTrack) -> Tensor:
+    """Cross entropy with a narrow bell around the true bin, over the frames that have a pitch. logits: (B N, bins)"""
+    bins = torch.arange(logits.shape[-1], device=logits.device)
+    target = torch.softmax(-0.5 * (bins - pitch.bins.flatten()[:, None]).square(), -1)
+    entropy = -(target * logits.float().log_softmax(-1)).sum(-1)
+    weight = pitch.weight.flatten()
+    return (entropy * weight).mean()
 
 
 def discriminator_loss(real: Sequence[Tensor], fake: Sequence[Tensor]) -> Tensor:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .config import OptimizerConfig
-
-Module = TypeVar("Module", bound=nn.Module)
 
 NO_DECAY = ("codebook", "embedding")
 """Matrices and vectors that are looked up rather than multiplied with: decay would only shrink them."""
@@ -43,18 +41,27 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr
 
 
-class Average(Generic[Module]):
+class Average:
     """Moving average of a module's parameters; buffers are copied as they are."""
 
-    def __init__(self, module: Module, decay: float) -> None:
-        self.module = copy.deepcopy(module)
-        self.module.eval().requires_grad_(False)
+    weights: dict[str, Tensor]
+    """As the module's state dict has them, split over processes where the module is."""
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.weights = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
         self.decay = decay
 
     @torch.no_grad()
-    def update(self, module: Module, step: int) -> None:
+    def update(self, module: nn.Module, step: int) -> None:
         """Take in the weights after `step` steps. Early on the average is short: nothing is learned yet."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.module.parameters()), list(module.parameters()), 1 - decay)
-        for average, current in zip(self.module.buffers(), module.buffers(), strict=True):
-            average.copy_(current)
+        parameters = dict(module.named_parameters())
+        torch._foreach_lerp_([self.weights[name] for name in parameters], list(parameters.values()), 1 - decay)
+        for name, buffer in module.named_buffers():
+            if name in self.weights:
+                self.weights[name].copy_(buffer)
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Go on from these."""
+        for name, average in self.weights.items():
+            average.copy_(weights[name])

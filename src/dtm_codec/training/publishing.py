@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..audio import read_audio
 from ..bitstream.token_coder import TokenModel
@@ -43,15 +44,20 @@ def export(
     path = checkpoints.find(checkpoint)
     state = checkpoints.load(path)
     config = CodecConfig.from_dict(state["config"]["model"])
-    codec = DTMCodec(replace(config, name=name or config.name))
-    codec.load_state_dict(state["average"])
-    codec.eval().requires_grad_(False)
+    codec = averaged_codec(replace(config, name=name or config.name), state["average"])
     if data is not None:
         codec.token_model = token_statistics(codec, find_utterances(data), minutes)
     model_id = codec.save_pretrained(folder, dtype)
     if full:
         checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)
     return model_id
+
+
+def averaged_codec(config: CodecConfig, weights: dict[str, Tensor]) -> DTMCodec:
+    """A codec for inference with averaged weights."""
+    codec = DTMCodec(config)
+    codec.load_state_dict(weights)
+    return codec.eval().requires_grad_(False)
 
 
 def token_statistics(codec: DTMCodec, utterances: Sequence[Utterance], minutes: float) -> TokenModel:

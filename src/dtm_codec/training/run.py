@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ..audio import Samples
+from ..codec import DTMCodec
 from ..errors import MissingExtraError
 from ..evaluation.metrics import build_all
 from ..files import write_atomically
@@ -22,7 +24,8 @@ from . import checkpoints, dev
 from .config import TrainConfig
 from .data import Batch, DataError, batches, find_utterances, is_shards
 from .logs import RunLog, plot_losses
-from .publishing import token_statistics
+from .publishing import averaged_codec, token_statistics
+from .sharding import sharding_strategy
 from .trainer import Trainer, TrainingError
 
 log = logging.getLogger(__name__)
@@ -48,14 +51,14 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
         accelerator=config.accelerator,
         devices="auto" if config.devices is None else config.devices,
         num_nodes=config.num_nodes,
-        strategy=config.strategy,
+        strategy=sharding_strategy() if config.strategy == "fsdp" else config.strategy,
         precision=config.precision,
     )
     fabric.launch()
     folder.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(config, fabric)
     if last is not None:
-        trainer.load_state(checkpoints.load(last, fabric.device))
+        trainer.load_state(checkpoints.load(last))
         log.info("resumed from %s", last)
     return Run(trainer, folder).until(config.max_steps, max_minutes)
 
@@ -135,24 +138,25 @@ class Run:
         return [total > 0 for total in self.fabric.all_reduce(torch.tensor(flags).float(), reduce_op="sum").tolist()]
 
     def _save(self) -> None:
-        step = self.trainer.step
+        step, state = self.trainer.step, self.trainer.state()
         if self.fabric.is_global_zero:
-            checkpoints.save(self.folder, step, self.trainer.state(), self.config.keep_every)
+            checkpoints.save(self.folder, step, state, self.config.keep_every)
             if step % self.config.keep_every == 0 or step == self.config.max_steps:
-                self._export(final=step == self.config.max_steps)
+                self._export(state["average"], final=step == self.config.max_steps)
         self.fabric.barrier()
 
-    def _export(self, final: bool) -> None:
+    def _export(self, average: dict[str, Tensor], final: bool) -> None:
         """The averaged weights as a model folder; at the end with token statistics of the training speech."""
-        codec, source = self.trainer.average.module, self.config.data.train
+        codec, source = self._codec(average), self.config.data.train
         if final and self.config.token_minutes and source is not None and not is_shards(source):
             codec.token_model = token_statistics(codec, find_utterances(source), self.config.token_minutes)
         codec.save_pretrained(self.folder / "export")
 
     def _evaluate(self, run_log: RunLog) -> None:
         """Scores and samples of the averaged weights, by the first process."""
+        average = self.trainer.averaged_weights()
         if self._dev_set:
-            codec, step = self.trainer.average.module, self.trainer.step
+            codec, step = self._codec(average), self.trainer.step
             result = dev.evaluate(codec, self._dev_set, self._metrics)
             run_log.metrics(step, result.scores)
             log.info("step %d: %s", step, ", ".join(f"{name} {value:.3f}" for name, value in result.scores.items()))
@@ -162,6 +166,9 @@ class Run:
         if self.fabric.is_global_zero:
             plot_losses(self.folder)
         self.fabric.barrier()
+
+    def _codec(self, weights: dict[str, Tensor]) -> DTMCodec:
+        return averaged_codec(self.config.model, weights).to(self.fabric.device)
 
 
 class Speedometer:

@@ -1,7 +1,7 @@
 """One step of training (paper Sections 3.1.6 and 4.1). Fabric has the devices, processes and precision.
 
 A step is a pure function of the state, the configuration and the step's number: data order and every random draw are
-computed from (seed, step, rank). So a run that is killed and resumed computes what it would have computed, and
+computed from (seed, step). So a run that is killed and resumed computes what it would have computed, and
 several processes compute what one would.
 """
 
@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..network import CodecOutput
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
+from ..selectors.random import Random
 from . import losses
 from .checkpoints import CheckpointError
 from .config import TrainConfig
@@ -32,6 +33,8 @@ from .data import Batch
 from .discriminators import Discriminators
 from .fine_tuning import initialize_from
 from .optim import Average, build_optimizer, set_lr
+from .pitch import PitchTracker
+from .sharding import split, split_optimizer, whole, whole_parameter
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ class Generated(NamedTuple):
     codes: Tensor
     latents: Tensor
     quantizer_loss: Tensor
+    pitch_logits: Tensor | None
 
 
 class _Generator(nn.Module):
@@ -67,10 +71,16 @@ class _Generator(nn.Module):
         super().__init__()
         self.codec = codec
 
-    def forward(self, audio: Tensor) -> Generated:
-        output: CodecOutput = self.codec(audio)
+    def forward(self, audio: Tensor, pitch: Tensor | None) -> Generated:
+        output: CodecOutput = self.codec(audio, pitch)
         quantized = output.quantizer
-        return Generated(output.audio, output.mask, quantized.codes, quantized.latents, quantized.loss)
+        return Generated(
+            output.audio, output.mask, quantized.codes, quantized.latents, quantized.loss, output.pitch_logits
+        )
+
+    def calibrated_tau(self, audio: Tensor) -> float:
+        """As of the codec. What runs outside of `forward` must start here for weights that are split over processes."""
+        return self.codec.calibrated_tau(audio)
 
 
 class Trainer:
@@ -89,14 +99,15 @@ class Trainer:
         if config.compile:
             compile_blocks(self.codec)
         # The originals stay at hand: their attributes and state have the names that checkpoints use.
-        self._generator, self.optimizer = fabric.setup(
-            _Generator(self.codec), build_optimizer(self.codec, config.optimizer)
-        )
-        self._discriminators, self.discriminator_optimizer = fabric.setup(
-            self.discriminators, build_optimizer(self.discriminators, config.optimizer)
-        )
+        self._generator = fabric.setup_module(_Generator(self.codec))
+        self._discriminators = fabric.setup_module(self.discriminators)
+        # Setting a module up may split its parameters, so optimizers and average come after.
+        self.optimizer = fabric.setup_optimizers(build_optimizer(self.codec, config.optimizer))
+        self.discriminator_optimizer = fabric.setup_optimizers(build_optimizer(self.discriminators, config.optimizer))
         self.average = Average(self.codec, config.ema_decay)
         self.mel_loss = losses.MultiScaleMelLoss(config.model.sample_rate).to(fabric.device)
+        follows = config.model.head == "source-filter"
+        self.pitch_tracker = PitchTracker(config.model).to(fabric.device) if follows else None
         self.controller: TauController | None = None
         self._usage: deque[Tensor] = deque(maxlen=USAGE_STEPS)
 
@@ -108,7 +119,7 @@ class Trainer:
     def train_step(self, batch: Batch) -> dict[str, float]:
         """One generator step, and one of the discriminators if it is their turn; returns metrics."""
         config, fabric = self.config, self.fabric
-        torch.manual_seed(_derived_seed(config.seed, self.step, fabric.global_rank))
+        torch.manual_seed(_derived_seed(config.seed, self.step, 0))
         lr = config.optimizer.lr_at(self.step)
         set_lr(self.optimizer, lr)
         set_lr(self.discriminator_optimizer, lr)
@@ -116,8 +127,12 @@ class Trainer:
         if self.steers and self.controller is None:
             self._start_controller(audio)
 
+        pitch = None if self.pitch_tracker is None else self.pitch_tracker(audio)
+        self.codec.quantizer.bypassed = self.step < config.quantize_from
+        if isinstance(self.codec.selector, Random):
+            self.codec.selector.passed_over = fabric.global_rank * audio.numel() // config.model.hop_length
         with self._jittered_tau():
-            output: Generated = self._generator(audio)
+            output: Generated = self._generator(audio, None if pitch is None else pitch.hertz)
         codes, latents = self._gather(output.codes), self._gather(output.latents)
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
@@ -125,6 +140,8 @@ class Trainer:
             "mel": self.mel_loss(output.audio, audio),
             "quantizer": output.quantizer_loss * share,
         }
+        if pitch is not None and output.pitch_logits is not None:
+            terms["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
         numbers = {}
         if config.discriminator.judges(self.step):
             real, fake = self._judged_stretch(audio), self._judged_stretch(output.audio)
@@ -137,7 +154,7 @@ class Trainer:
             self._generator, self.optimizer, max_norm=config.optimizer.clip, error_if_nonfinite=False
         )
         numbers |= {"loss": loss.detach(), **{name: term.detach() for name, term in terms.items()}}
-        metrics = self._mean_over_processes(numbers) | {"gradient_norm": float(norm), "lr": lr}
+        metrics = self._mean_over_processes(numbers) | {"gradient_norm": float(whole(norm)), "lr": lr}
         self._check(metrics, batch)
         self.optimizer.step()
 
@@ -191,7 +208,7 @@ class Trainer:
         """Begin at the tau that gives the first batch the keep ratio; a tau of earlier training is kept."""
         if torch.isnan(self.codec.tau):
             everything = self.fabric.all_gather(audio).flatten(0, -2)
-            self.codec.tau.fill_(self.codec.calibrated_tau(everything))
+            self.codec.tau.fill_(self._generator.module.calibrated_tau(everything))
         options = self.config.controller
         self.controller = TauController(
             self.config.model.keep_ratio,
@@ -225,7 +242,8 @@ class Trainer:
         quantizer = self.codec.quantizer
         if self.config.revive_after and isinstance(quantizer, VectorQuantizer):
             seed = _derived_seed(self.config.seed, self.step, 0)
-            quantizer.revive(counts, latents, idle_steps=self.config.revive_after, seed=seed)
+            with whole_parameter(quantizer, "codebook"):
+                quantizer.revive(counts, latents, idle_steps=self.config.revive_after, seed=seed)
         self._usage.append(counts)
         if (self.step + 1) % self.config.log_every:
             return {}
@@ -258,17 +276,25 @@ class Trainer:
         )
 
     def state(self) -> dict[str, Any]:
-        """All that a checkpoint holds. Data position and random draws follow from seed and step."""
-        return {
+        """All that a checkpoint holds, for the first process; all take part, for weights may be split over them.
+
+        Data position and random draws follow from seed and step.
+        """
+        state = {
             "step": self.step,
             "config": self.config.to_dict(),
             "codec": self.codec.state_dict(),
-            "average": self.average.module.state_dict(),
+            "average": self.average.weights,
             "discriminators": self.discriminators.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "discriminator_optimizer": self.discriminator_optimizer.state_dict(),
             "controller": None if self.controller is None else self.controller.state_dict(),
         }
+        return cast(dict[str, Any], whole(state, keep=self.fabric.is_global_zero))
+
+    def averaged_weights(self) -> dict[str, Tensor]:
+        """The moving average, for the first process; all take part."""
+        return cast(dict[str, Tensor], whole(self.average.weights, keep=self.fabric.is_global_zero))
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint of the same model; everything else may be configured anew."""
@@ -276,11 +302,12 @@ class Trainer:
             raise CheckpointError("the run to resume trains another model; fine-tune it with init_from")
         if state["config"]["seed"] != self.config.seed:
             raise CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")
-        self.codec.load_state_dict(state["codec"])
-        self.average.module.load_state_dict(state["average"])
-        self.discriminators.load_state_dict(state["discriminators"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.discriminator_optimizer.load_state_dict(state["discriminator_optimizer"])
+        for name, module in (("codec", self.codec), ("discriminators", self.discriminators)):
+            module.load_state_dict(split(state[name], module.state_dict()))
+        self.average.load(split(state["average"], self.average.weights))
+        for name in ("optimizer", "discriminator_optimizer"):
+            optimizer = getattr(self, name)
+            optimizer.load_state_dict(split_optimizer(state[name], optimizer))
         self.step = state["step"]
         if self.steers and state["controller"] is not None:
             self._start_controller(torch.empty(0))
