@@ -74,8 +74,13 @@ class VectorQuantizer(nn.Module):
         return values
 
     @torch.no_grad()
+    def vectors(self) -> Tensor:
+        """What each code stands for before it is projected. -> (V, d)"""
+        return F.normalize(self.codebook, dim=-1)
+
+    @torch.no_grad()
     def _nearest(self, latents: Tensor) -> Tensor:
-        directions = F.normalize(self.codebook, dim=-1).T
+        directions = self.vectors().T
         return torch.cat([(rows @ directions).argmax(-1) for rows in torch.split(latents, ROWS_AT_ONCE)])
 
     @torch.no_grad()
@@ -127,10 +132,17 @@ class FiniteScalarQuantizer(nn.Module):
 
     def decode(self, codes: Tensor) -> Tensor:
         """(S,) -> (S, D)"""
+        values: Tensor = self.project_out(self._points(codes))
+        return values
+
+    def vectors(self) -> Tensor:
+        """What each code stands for before it is projected. -> (V, d)"""
+        return self._points(torch.arange(int(self.levels.prod()), device=self.levels.device))
+
+    def _points(self, codes: Tensor) -> Tensor:
         half = self.levels // 2
         digits = codes[:, None] // self.place_values % self.levels
-        values: Tensor = self.project_out((digits - half).float() / half)
-        return values
+        return (digits - half).float() / half
 
     def _codes(self, bounded: Tensor) -> Tensor:
         return ((bounded.detach().round().long() + self.levels // 2) * self.place_values).sum(-1)

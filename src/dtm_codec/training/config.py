@@ -88,6 +88,9 @@ class LossConfig(Validated):
     """Weights of the generator's losses."""
 
     mel: float = 15.0
+    mel_windows: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048)
+    """Window lengths of the mel distance in samples, DAC's seven. Windows shorter than a pitch period hear single pulses,
+    whose place a source-filter head does not choose."""
     adversarial: float = 1.0
     feature_matching: float = 1.0
     quantizer: float = 1.0
@@ -98,6 +101,14 @@ class LossConfig(Validated):
     def __post_init__(self) -> None:
         for name in ("mel", "adversarial", "feature_matching", "quantizer", "pitch"):
             require(0 <= getattr(self, name) < math.inf, f"loss.{name}", getattr(self, name), ">= 0")
+        windows = list(self.mel_windows)
+        allowed = "powers of 2 in 32 ... 8192"
+        require(
+            bool(windows) and all(32 <= w <= 8192 and w.bit_count() == 1 for w in windows),
+            "loss.mel_windows",
+            windows,
+            allowed,
+        )
         require(self.limit > 0, "loss.limit", self.limit, "> 0")
 
 

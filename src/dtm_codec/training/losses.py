@@ -13,16 +13,16 @@ from torch.nn import functional as F
 from ..nn.spectral import mel_filterbank
 from .pitch import PitchTrack
 
-MEL_WINDOWS = (32, 64, 128, 256, 512, 1024, 2048)
-"""DAC's seven scales; each has 5 mel bands per 32 samples of window and a hop of a quarter window."""
-
 _LOG_FLOOR = 1e-5
 
 
 class MultiScaleMelLoss(nn.Module):
-    """L1 distance of log-mel spectrograms at several window lengths: the mean of each scale, summed over scales."""
+    """L1 distance of log-mel spectrograms at several window lengths: the mean of each scale, summed over scales.
 
-    def __init__(self, sample_rate: int, windows: Sequence[int] = MEL_WINDOWS) -> None:
+    A scale has 5 mel bands per 32 samples of window and a hop of a quarter window, as in DAC.
+    """
+
+    def __init__(self, sample_rate: int, windows: Sequence[int]) -> None:
         super().__init__()
         self.sizes = tuple(windows)
         for size in self.sizes:

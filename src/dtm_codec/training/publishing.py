@@ -18,7 +18,6 @@ from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
 from ..errors import AudioError
-from ..nn.quantizers import VectorQuantizer
 from . import checkpoints
 from .data import Utterance, find_utterances
 
@@ -64,10 +63,8 @@ def token_statistics(codec: DTMCodec, utterances: Sequence[Utterance], minutes: 
     """How often codes follow each other in at most `minutes` of speech, spread over the whole set."""
     order = np.random.default_rng(0).permutation(len(utterances))
     sequences = _code_sequences(codec, [utterances[i] for i in order], 60 * minutes)
-    quantizer = codec.quantizer
-    vectors = quantizer.codebook.detach().cpu() if isinstance(quantizer, VectorQuantizer) else None
-    directions = None if vectors is None else torch.nn.functional.normalize(vectors, dim=-1).numpy()
-    return TokenModel.fit(sequences, codec.config.quantizer.codebook_size, directions)
+    vectors = codec.quantizer.vectors().cpu().numpy()
+    return TokenModel.fit(sequences, codec.config.quantizer.codebook_size, vectors)
 
 
 def _code_sequences(

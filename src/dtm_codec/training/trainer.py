@@ -105,7 +105,7 @@ class Trainer:
         self.optimizer = fabric.setup_optimizers(build_optimizer(self.codec, config.optimizer))
         self.discriminator_optimizer = fabric.setup_optimizers(build_optimizer(self.discriminators, config.optimizer))
         self.average = Average(self.codec, config.ema_decay)
-        self.mel_loss = losses.MultiScaleMelLoss(config.model.sample_rate).to(fabric.device)
+        self.mel_loss = losses.MultiScaleMelLoss(config.model.sample_rate, config.loss.mel_windows).to(fabric.device)
         follows = config.model.head == "source-filter"
         self.pitch_tracker = PitchTracker(config.model).to(fabric.device) if follows else None
         self.controller: TauController | None = None
