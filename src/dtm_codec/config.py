@@ -277,7 +277,7 @@ PAPER_PRESETS: Mapping[str, CodecConfig] = _paper_presets()
 """The paper's models, 127 M parameters each."""
 
 SMALL_PRESETS: Mapping[str, CodecConfig] = {c.name: c for c in map(_small, PAPER_PRESETS.values())}
-"""Twins of the paper's models for CPU, about 12 M parameters each."""
+"""Twins of the paper's models for CPU, about 10 M parameters each."""
 
 PRESETS: Mapping[str, CodecConfig] = {**PAPER_PRESETS, **SMALL_PRESETS}
 

@@ -10,7 +10,6 @@ from dtm_codec.nn.spectral import mel_filterbank
 from dtm_codec.training import losses
 from dtm_codec.training.config import LossConfig
 
-
 WINDOWS = LossConfig().mel_windows
 
 

@@ -89,7 +89,7 @@ class LossConfig(Validated):
 
     mel: float = 15.0
     mel_windows: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048)
-    """Window lengths of the mel distance in samples, DAC's seven. Windows shorter than a pitch period hear single pulses,
+    """Window lengths of the mel distance in samples, DAC's seven. Those shorter than a pitch period hear single pulses,
     whose place a source-filter head does not choose."""
     adversarial: float = 1.0
     feature_matching: float = 1.0
