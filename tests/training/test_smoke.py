@@ -18,7 +18,7 @@ STEPS = 24
 @pytest.mark.parametrize("selector", ["ple", "stride"])
 def test_losses_fall_and_every_parameter_moves(tmp_path: Path, selector: str) -> None:
     overrides = [f"model.selector.name={selector}", "discriminator.start=0", "discriminator.every=1"]
-    config = support.tiny(tmp_path, *overrides, "optimizer.lr=3e-3")
+    config = support.tiny(tmp_path, *overrides, "optimizer.lr=2e-3")
     trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
     before = {name: p.clone() for name, p in named_parameters(trainer).items()}
     crops = Crops(InMemory(find_utterances(support.SAMPLES), 16_000), config.data, config.crop_samples, seed=0)
@@ -29,7 +29,7 @@ def test_losses_fall_and_every_parameter_moves(tmp_path: Path, selector: str) ->
     still = [name for name, p in named_parameters(trainer).items() if torch.equal(p, before[name])]
     assert not still
     if selector == "ple":
-        assert all(0.02 < m["keep_ratio"] < 1 for m in metrics)
+        assert all(0.05 < m["keep_ratio"] < 1 for m in metrics)
     else:
         assert all(m["keep_ratio"] == 0.5 for m in metrics)
         assert trainer.controller is None

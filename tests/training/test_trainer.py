@@ -62,7 +62,7 @@ def test_weights_after_resuming_are_the_same(tmp_path: Path, whole: Path) -> Non
 
 
 def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
-    steps = ["max_steps=20", "checkpoint_every=20", "optimizer.lr=3e-4"]  # at 1e-3 rounding grows to other codes
+    steps = ["max_steps=20", "checkpoint_every=20"]
     train(support.tiny(tmp_path, *steps), tmp_path / "one")
     support.run(tmp_path, tmp_path / "two", *steps, "devices=2", "strategy=ddp")
     assert_same_training(tmp_path / "one", tmp_path / "two")
