@@ -32,7 +32,8 @@ class PitchSalience(nn.Module):
 
     def __init__(self, frame_length: int, sample_rate: int) -> None:
         super().__init__()
-        self.fft_length = 1 << (2 * frame_length - 1).bit_length()
+        longest = math.ceil(sample_rate / LOWEST_PITCH) + 2
+        self.fft_length = 1 << (frame_length + longest - 1).bit_length()  # lags up to the longest do not wrap around
         window = torch.hann_window(frame_length)
         ideal = self._autocorrelation(window)
         self.register_buffer("window", window, persistent=False)
@@ -52,7 +53,8 @@ class PitchSalience(nn.Module):
 
     def _autocorrelation(self, frames: Tensor) -> Tensor:
         """(..., frame_length) -> (..., lags from 0)"""
-        power = torch.fft.rfft(frames, self.fft_length).abs().square()
+        spectrum = torch.fft.rfft(frames, self.fft_length)
+        power = torch.addcmul(spectrum.real * spectrum.real, spectrum.imag, spectrum.imag)  # abs() takes thrice as long
         correlation: Tensor = torch.fft.irfft(power, self.fft_length)
         return correlation[..., : frames.shape[-1]]
 
