@@ -14,6 +14,7 @@ from .. import SAMPLE_RATE
 from ..optional import fingerprint, package_version, require
 from ..specs import Spec
 from .base import Last, Samples, find_model, hub_or_local
+from .onnx import one_thread_session
 
 
 class Recogniser(ABC):
@@ -151,9 +152,12 @@ class Moonshine(Recogniser):
         size = "tiny" if "tiny" in self._folder.name else "base"
         try:
             model = package.MoonshineOnnxModel(models_dir=str(self._folder), model_name=size)
-            return model, tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         except Exception as error:  # neither package's errors have a common base
             raise ModelError(f"wer:moonshine: cannot load {self._folder} ({error})") from None
+        model.encoder = one_thread_session("wer:moonshine", self._folder / "encoder_model.onnx")
+        model.decoder = one_thread_session("wer:moonshine", self._folder / "decoder_model_merged.onnx")
+        return model, tokenizer
 
     def hear(self, audio: Samples, language: str) -> str:
         """Greedy decoding."""

@@ -15,6 +15,7 @@ from ..optional import fingerprint, package_version, require
 from ..specs import Spec
 from .base import REFERENCE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
 from .fbank import log_mel_filterbank
+from .onnx import one_thread_session
 
 Embedder = Callable[[Samples], npt.NDArray[np.float32]]
 
@@ -70,13 +71,7 @@ class SpeakerSimilarity(Metric):
 
 @cache
 def _onnx_embedder(path: Path) -> Embedder:
-    runtime = require("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1
-    try:
-        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no common base
-        raise ModelError(f"spk-sim:onnx: cannot load {path} ({error})") from None
+    session = one_thread_session("spk-sim:onnx", path)
     (source,) = session.get_inputs()
 
     def embed(audio: Samples) -> npt.NDArray[np.float32]:
