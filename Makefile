@@ -67,8 +67,9 @@ train-smoke: $(INSTALLED_ALL)  ## a few steps of training on the bundled sample
 
 MODELS ?= runs
 REPORT ?= reports/small
+JOBS ?= $(shell nproc)
 .PHONY: report-small
-report-small: $(INSTALLED_ALL)  ## every table of the paper for the small models: DATA=test.jsonl PROBE=probe.jsonl [CALIBRATE=dev.jsonl]
+report-small: $(INSTALLED_ALL)  ## every table of the paper for the small models: DATA=test.jsonl PROBE=probe.jsonl [CALIBRATE=dev.jsonl] [CODES=train.jsonl]
 	@test -n "$(DATA)" -a -n "$(PROBE)" || { echo "usage: make report-small DATA=test.jsonl PROBE=probe.jsonl"; exit 2; }
 	$(BIN)/dtm-codec recipe all --models $(MODELS) --model vfr-50=small $(if $(CALIBRATE),--calibrate $(CALIBRATE)) \
-		--data $(DATA) --probe $(PROBE) -o $(REPORT)
+		$(if $(CODES),--codes-data $(CODES)) --data $(DATA) --probe $(PROBE) --jobs $(JOBS) -o $(REPORT)
