@@ -9,7 +9,7 @@ import pytest
 from dtm_codec import hub
 from dtm_codec.config import PRESETS, preset
 from dtm_codec.errors import ConfigError
-from dtm_codec.training.config import TrainConfig, load_config
+from dtm_codec.training.config import DiscriminatorConfig, TrainConfig, load_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -88,3 +88,14 @@ def test_paper_runs_are_the_papers() -> None:
         config = load_config(path)
         assert (config.max_steps, config.optimizer.lr_at(0), config.optimizer.lr_at(49_999)) == (50_000, 1e-5, 1e-5)
         assert config.init_from == "runs/random"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_what_is_logged_has_discriminators(path: Path) -> None:
+    config = load_config(path)
+    logged = range(config.log_every, 20 * config.log_every, config.log_every)  # steps done
+    assert all(DiscriminatorConfig(every=config.discriminator.every).judges(done - 1) for done in logged)
+
+
+def test_discriminators_have_their_turns() -> None:
+    assert [step for step in range(9) if DiscriminatorConfig(start=3, every=2).judges(step)] == [3, 5, 7]

@@ -141,8 +141,9 @@ class DiscriminatorConfig(Validated):
         require(bool(self.periods or self.stft_sizes), "discriminator.periods", [], "some, if there are no stft_sizes")
 
     def judges(self, step: int) -> bool:
-        """Whether that step has discriminators."""
-        return step >= self.start and (step - self.start) % self.every == 0
+        """Whether that step has discriminators. It does if it completes a multiple of `every` steps, so that a
+        `log_every` that is one too shows them."""
+        return step >= self.start and (step + 1) % self.every == 0
 
 
 @dataclass(frozen=True)
