@@ -6,8 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.training.config import DiscriminatorConfig
-from dtm_codec.training.discriminators import Discriminators, PeriodDiscriminator
+from dtm_codec.training.discriminators import Discriminators, PeriodDiscriminator, STFTDiscriminator
 
 SMALL = DiscriminatorConfig(periods=(2, 3), period_channels=(4, 8, 8), stft_sizes=(128, 256), stft_channels=4)
 
@@ -16,6 +17,22 @@ def test_one_score_and_all_hidden_layers_per_member() -> None:
     judgement = Discriminators(SMALL)(torch.randn(2, 4001))
     assert len(judgement.scores) == len(judgement.features) == 4
     assert [len(hidden) for hidden in judgement.features] == [3, 3, 5, 5]
+
+
+def test_speech_does_not_fade_on_its_way_through() -> None:
+    """What fades is learned from slowly: the discriminators would not tell real from decoded for thousands of steps."""
+    speech = torch.from_numpy(read_audio(sample_path(), 16_000)[0][None, :32_000])
+    torch.manual_seed(0)
+    for hidden in Discriminators(DiscriminatorConfig(stft_power=0.3, stft_channels=16))(speech).features:
+        assert all(0.1 < layer.square().mean().sqrt() < 10 for layer in hidden)
+
+
+def test_power_brings_quiet_and_loud_together() -> None:
+    member = STFTDiscriminator(256, 8, power=0.5)
+    loud = torch.randn(1, 4000)
+    with torch.no_grad():
+        levels = [member(gain * loud)[1][0].square().mean().sqrt() for gain in (1.0, 0.01)]
+    assert 5 < levels[0] / levels[1] < 20  # 100 times quieter: about 10 times less
 
 
 def test_gradients_reach_audio_and_every_parameter() -> None:

@@ -125,6 +125,15 @@ def test_jitter_trains_at_many_rates_around_the_steered_tau(tmp_path: Path) -> N
     assert {m["tau"] for m in metrics} == {float(trainer.codec.tau)}
 
 
+def test_discriminators_may_have_a_learning_rate_of_their_own(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "discriminator.lr=3e-4")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    crops = Crops(InMemory(find_utterances(support.SAMPLES), 16_000), config.data, config.crop_samples, seed=0)
+    trainer.train_step(crops[0])
+    assert {group["lr"] for group in trainer.discriminator_optimizer.param_groups} == {3e-4}
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {config.optimizer.lr_at(0)}
+
+
 def test_exploding_loss_stops_with_step_batch_and_checkpoint(tmp_path: Path) -> None:
     train(support.tiny(tmp_path, "max_steps=4"), tmp_path / "run")
     with pytest.raises(TrainingError, match=r"step 4: .*\.flac@\d+.*last good checkpoint: .*step-00000004\.ckpt"):

@@ -122,10 +122,14 @@ class DiscriminatorConfig(Validated):
     """Discriminators learn and judge every so many steps."""
     crop_seconds: float | None = None
     """They look at a random stretch of this length of each crop; None: at all of it."""
+    lr: float | None = None
+    """Constant learning rate of the discriminators; None: the generator's."""
     periods: tuple[int, ...] = (2, 3, 5, 7, 11)
     period_channels: tuple[int, ...] = (32, 128, 512, 1024, 1024)
     stft_sizes: tuple[int, ...] = (2048, 1024, 512, 256, 128)
     stft_channels: int = 32
+    stft_power: float = 1.0
+    """Magnitudes of their spectrograms are raised to this: below 1, quiet parts count more."""
 
     def __post_init__(self) -> None:
         require(self.start >= 0, "discriminator.start", self.start, ">= 0")
@@ -138,6 +142,8 @@ class DiscriminatorConfig(Validated):
         sizes = list(self.stft_sizes)
         require(all(64 <= s <= 4096 for s in sizes), "discriminator.stft_sizes", sizes, "numbers in 64 ... 4096")
         require(self.stft_channels >= 1, "discriminator.stft_channels", self.stft_channels, ">= 1")
+        require(0 < self.stft_power <= 1, "discriminator.stft_power", self.stft_power, "in (0, 1]")
+        require(self.lr is None or self.lr > 0, "discriminator.lr", self.lr, "> 0 or null")
         require(bool(self.periods or self.stft_sizes), "discriminator.periods", [], "some, if there are no stft_sizes")
 
     def judges(self, step: int) -> bool:

@@ -15,6 +15,9 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from .config import DiscriminatorConfig
 
+LOUDNESS = 10.0
+"""Factor that brings speech to a variance of about 1: what begins small is learned from slowly."""
+
 
 class Judgement(NamedTuple):
     """What the ensemble says of a batch; a tuple, for Fabric and DDP look into those."""
@@ -33,7 +36,7 @@ class Discriminators(nn.Module):
         self.members = nn.ModuleList(
             [
                 *(PeriodDiscriminator(period, config.period_channels) for period in config.periods),
-                *(STFTDiscriminator(n_fft, config.stft_channels) for n_fft in config.stft_sizes),
+                *(STFTDiscriminator(n_fft, config.stft_channels, config.stft_power) for n_fft in config.stft_sizes),
             ]
         )
 
@@ -41,7 +44,7 @@ class Discriminators(nn.Module):
         """audio: (B, T)."""
         scores, features = [], []
         for member in self.members:
-            score, hidden = member(audio)
+            score, hidden = member(LOUDNESS * audio)
             scores.append(score)
             features.append(hidden)
         return Judgement(scores, features)
@@ -55,10 +58,10 @@ class PeriodDiscriminator(nn.Module):
         self.period = period
         strides = [3] * (len(channels) - 1) + [1]
         self.convolutions = nn.ModuleList(
-            weight_norm(nn.Conv1d(inputs, outputs, 5, stride, padding=2))
+            _normalized(nn.Conv1d(inputs, outputs, 5, stride, padding=2))
             for inputs, outputs, stride in zip((1, *channels), channels, strides, strict=False)
         )
-        self.score = weight_norm(nn.Conv1d(channels[-1], 1, 3, padding=1))
+        self.score = _normalized(nn.Conv1d(channels[-1], 1, 3, padding=1))
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
         """audio: (B, T) -> score (B x period, 1, ...), hidden activations."""
@@ -69,13 +72,13 @@ class PeriodDiscriminator(nn.Module):
 
 
 class STFTDiscriminator(nn.Module):
-    """Looks at the complex spectrogram at one resolution."""
+    """Looks at the complex spectrogram at one resolution; magnitudes are raised to `power`."""
 
     window: Tensor
 
-    def __init__(self, n_fft: int, channels: int) -> None:
+    def __init__(self, n_fft: int, channels: int, power: float = 1.0) -> None:
         super().__init__()
-        self.n_fft = n_fft
+        self.n_fft, self.power = n_fft, power
         self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
         plan = [
             (2, (3, 9), 1, 1),
@@ -83,7 +86,7 @@ class STFTDiscriminator(nn.Module):
             (channels, (3, 3), 1, 1),
         ]
         self.convolutions = nn.ModuleList(
-            weight_norm(
+            _normalized(
                 nn.Conv2d(
                     inputs,
                     channels,
@@ -95,7 +98,7 @@ class STFTDiscriminator(nn.Module):
             )
             for inputs, kernel, stride, dilation in plan
         )
-        self.score = weight_norm(nn.Conv2d(channels, 1, (3, 3), padding=1))
+        self.score = _normalized(nn.Conv2d(channels, 1, (3, 3), padding=1))
 
     def forward(self, audio: Tensor) -> tuple[Tensor, list[Tensor]]:
         """audio: (B, T) -> score (B, 1, frames, bins / 8), hidden activations."""
@@ -104,8 +107,18 @@ class STFTDiscriminator(nn.Module):
                 audio.float(), self.n_fft, self.n_fft // 4, window=self.window, normalized=True, return_complex=True
             )
             image = torch.view_as_real(spectrum).permute(0, 3, 2, 1)  # (B, 2, frames, bins)
+            if self.power != 1:
+                image = image * (image.square().sum(1, keepdim=True) + 1e-4).pow((self.power - 1) / 2)
             image = image.contiguous(memory_format=torch.channels_last)  # twice as fast on a CPU
         return _run(self.convolutions, self.score, image, slope=0.2)
+
+
+def _normalized(convolution: nn.Conv1d | nn.Conv2d) -> nn.Module:
+    """With weight normalization, and weights that keep the variance of what passes through."""
+    nn.init.kaiming_normal_(convolution.weight, a=0.1)
+    assert convolution.bias is not None
+    nn.init.zeros_(convolution.bias)
+    return weight_norm(convolution)
 
 
 def _run(convolutions: nn.ModuleList, score: nn.Module, x: Tensor, slope: float) -> tuple[Tensor, list[Tensor]]:

@@ -122,7 +122,7 @@ class Trainer:
         torch.manual_seed(_derived_seed(config.seed, self.step, 0))
         lr = config.optimizer.lr_at(self.step)
         set_lr(self.optimizer, lr)
-        set_lr(self.discriminator_optimizer, lr)
+        set_lr(self.discriminator_optimizer, config.discriminator.lr or lr)
         audio = batch.audio.to(fabric.device)
         if self.steers and self.controller is None:
             self._start_controller(audio)
