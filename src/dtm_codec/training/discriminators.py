@@ -118,7 +118,8 @@ def _normalized(convolution: nn.Conv1d | nn.Conv2d) -> nn.Module:
     nn.init.kaiming_normal_(convolution.weight, a=0.1)
     assert convolution.bias is not None
     nn.init.zeros_(convolution.bias)
-    return weight_norm(convolution)
+    normalized: nn.Module = weight_norm(convolution)
+    return normalized
 
 
 def _run(convolutions: nn.ModuleList, score: nn.Module, x: Tensor, slope: float) -> tuple[Tensor, list[Tensor]]:
