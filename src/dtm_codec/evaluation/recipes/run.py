@@ -198,7 +198,7 @@ class RecipeRunner:
             groups.sort(key=lambda group: order.index(str(group[0])))
         extras = [column for extra in recipe.extras for column in COLUMNS[extra]]
         relative = any(row.against for row in recipe.rows)
-        notes = ["VFR rows: change from FFR at the same rate, with its 95 % interval"] if relative else []
+        notes = ["VFR rows: change from FFR with its 95 % interval; rates as in the table"] if relative else []
         return (systems_block("Measured here", recipe.headings, groups, [summary], extras, notes),)
 
     def _change(self, recipe: Recipe, row: RecipeRow, choice: Choice) -> Change | None:
