@@ -97,3 +97,6 @@ def test_names_have_a_kind_an_argument_and_options() -> None:
     assert Spec.parse("dtm:random:s-vfr-50?bitrate=800&selector=ple") == Spec(
         "dtm", "random:s-vfr-50", {"bitrate": "800", "selector": "ple"}
     )
+    with_a_path = Spec.parse("dtm:small?calibrate=a+b %20.jsonl&bitrate=700")
+    assert with_a_path.options == {"calibrate": "a+b %20.jsonl", "bitrate": "700"}
+    assert with_a_path.text == "dtm:small?calibrate=a+b %20.jsonl&bitrate=700"

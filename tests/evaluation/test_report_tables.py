@@ -132,6 +132,15 @@ def test_without_a_rate_there_is_no_figure(tmp_path: Path) -> None:
     assert figures.rate_distortion([dataclasses.replace(run, systems=unrated)], tmp_path) is None
 
 
+def test_a_table_without_rows_is_its_notes(tmp_path: Path) -> None:
+    block = Block("Measured here", (Column("System"),), (), notes=("No ratings given.",))
+    Report("t", "", (Section("s", "", (block,)),)).write(tmp_path)
+    for suffix, table in (("md", "| System"), ("tex", "tabular"), ("html", "<table>")):
+        text = (tmp_path / f"report.{suffix}").read_text()
+        assert "No ratings given." in text
+        assert table not in text
+
+
 def test_an_empty_section_still_makes_a_report(tmp_path: Path) -> None:
     Report("t", "", (Section("s", "", ()),)).write(tmp_path)
     assert "## s" in (tmp_path / "report.md").read_text()

@@ -121,8 +121,9 @@ def test_a_judge_without_a_value_for_an_utterance_leaves_it_out(tmp_path: Path) 
     assert set(summary.systems["identity"].metrics) == {"mel"}
 
 
-def test_processes_give_what_one_process_gives(manifest: Path, tmp_path: Path) -> None:
-    names, judges, utterances = ["identity", "lowpass"], ["stoi", "si-sdr"], read_data(manifest)
+def test_processes_give_what_one_process_gives(models: Path, manifest: Path, tmp_path: Path) -> None:
+    calibrated = f"dtm:{models / 's-vfr-50' / 'export'}?bitrate=700&calibrate={manifest}"
+    names, judges, utterances = ["identity", calibrated], ["stoi", "si-sdr"], read_data(manifest)
     one = evaluate(names, judges, utterances, tmp_path / "one")
     two = evaluate(names, judges, utterances, tmp_path / "two", jobs=2)
     assert one == two

@@ -169,6 +169,11 @@ def test_one_tau_is_calibrated_on_a_set(models: Path, manifest: Path) -> None:
         bps = sum(c.bits.total for c in coded) / sum(c.duration_s for c in coded)
         assert bps == pytest.approx(700, rel=0.02)
         assert system.series == "DTM-Codec VFR"
+        settled = systems.build(system.settled_name)
+        assert "calibrate" not in settled.name
+        assert [settled.encode(read_audio(u.path, SAMPLE_RATE)[0]).bits for u in read_data(manifest)] == [
+            c.bits for c in coded
+        ]
     with pytest.raises(DTMCodecError, match="needs a rate"):
         systems.build(f"{model}?calibrate={manifest}")
     with pytest.raises(DTMCodecError, match="fixed rate"):

@@ -89,13 +89,14 @@ def markdown_table(block: Block) -> str:
         wrapped = {"best": f"**{cell.text}**", "second": f"<u>{cell.text}</u>", None: cell.text}[cell.mark]
         return wrapped.replace("<MASK>", "`<MASK>`") + (f" ({cell.detail})" if cell.detail else "")
 
-    lines = [line(_headings(block)), line(["---"] + ["--:"] * (len(block.columns) - 1))]
+    rule = line(["---"] + ["--:"] * (len(block.columns) - 1))
+    lines = [line(_headings(block)), rule] if block.groups else []
     for group in block.groups:
         if group.title:
             lines.append(line([f"*{group.title}*"] + [""] * (len(block.columns) - 1)))
         lines += [line([text(cell) for cell in row]) for row in group.rows]
     notes = "\n".join(f"- {note}" for note in _notes(block))
-    return f"**{block.title}**\n\n" + "\n".join(lines) + (f"\n\n{notes}" if notes else "")
+    return "\n\n".join(part for part in (f"**{block.title}**", "\n".join(lines), notes) if part)
 
 
 # LaTeX
@@ -159,6 +160,9 @@ def _float(kind: str, body: str, caption: str) -> str:
 
 def latex_table(block: Block) -> str:
     """One booktabs table with its notes in the caption."""
+    caption = " ".join([f"{block.title}.", *_notes(block)])
+    if not block.groups:
+        return _escape(caption)
     width = len(block.columns)
 
     def text(cell: Cell) -> str:
@@ -181,7 +185,7 @@ def latex_table(block: Block) -> str:
         r"\end{tabular}",
     ]
     body = "\\resizebox{\\textwidth}{!}{%\n" + "\n".join(table) + "\n}"
-    return _float("table", body, " ".join([f"{block.title}.", *_notes(block)]))
+    return _float("table", body, caption)
 
 
 # HTML
@@ -241,9 +245,12 @@ def html_table(block: Block) -> str:
         lambda note: f"<li>{note}</li>",
     )
     kind = "reference" if block.reference else "measured"
+    table = (
+        f'<div class="frame"><table><thead><tr>{_joined(block.columns, heading)}</tr></thead>'
+        f"{_joined(block.groups, rows)}</table></div>"
+    )
     return (
-        f'<div class="table {kind}"><h3>{html.escape(block.title)}</h3><div class="frame"><table><thead><tr>'
-        f"{_joined(block.columns, heading)}</tr></thead>{_joined(block.groups, rows)}</table></div>"
+        f'<div class="table {kind}"><h3>{html.escape(block.title)}</h3>{table if block.groups else ""}'
         + (f"<ul>{notes}</ul>" if notes else "")
         + "</div>"
     )

@@ -30,6 +30,8 @@ class _Task:
     """One utterance through one system, for the metrics that it still lacks."""
 
     system: int
+    """Its place in the list."""
+    name: str
     utterance: Utterance
     key: str
     metrics: tuple[str, ...]
@@ -53,7 +55,7 @@ def evaluate(
     journal = Journal(out / JOURNAL, header)
     keys = {u.key: u for u in utterances}
     tasks = [
-        _Task(number, utterance, key, missing)
+        _Task(number, system.name, utterance, key, missing)
         for key, utterance in keys.items()
         for number, system in enumerate(judged)
         if (missing := tuple(journal.missing(system.name, key)))
@@ -80,7 +82,7 @@ def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: i
         return
     # spawned, not forked: torch and onnxruntime threads do not survive a fork
     context = multiprocessing.get_context("spawn")
-    names = ([s.name for s in judged], [_full_name(m) for m in judges])
+    names = ([s.settled_name for s in judged], [m.spec.text for m in judges])
     with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=names) as pool:
         try:
             for future in as_completed([pool.submit(_work, task) for task in tasks]):
@@ -88,11 +90,6 @@ def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: i
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _full_name(metric: Metric) -> str:
-    options = "&".join(f"{key}={value}" for key, value in metric.spec.options.items())
-    return metric.name + (f"?{options}" if options else "")
 
 
 class _Worker:
@@ -108,7 +105,7 @@ class _Worker:
     def __call__(self, task: _Task) -> Result:
         """Encode, decode and judge."""
         system = self._systems[task.system]
-        result = Result(system.name, task.key)
+        result = Result(task.name, task.key)
         try:
             reference = self._audio(task)
             coded = system.encode(reference)
@@ -116,7 +113,7 @@ class _Worker:
         except DTMCodecError as error:
             result.error = str(error)
             return result
-        assert decoded.shape == reference.shape, f"{system.name}: {decoded.shape} samples for {reference.shape}"
+        assert decoded.shape == reference.shape, f"{task.name}: {decoded.shape} samples for {reference.shape}"
         result.seconds = coded.duration_s
         result.content_bits, result.position_bits = coded.bits.content, coded.bits.position
         result.written_bits = coded.written

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl
 
 from ..errors import ConfigError
 
@@ -25,18 +24,22 @@ class Spec:
         """Read `kind[:argument][?key=value&...]`."""
         head, mark, query = text.strip().partition("?")
         kind, colon, argument = head.partition(":")
-        try:
-            options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if mark else {}
-        except ValueError:
-            raise ConfigError(f"{text!r}: after '?' stand key=value pairs joined by '&'") from None
+        pairs = [pair.partition("=") for pair in query.split("&")] if mark else []
+        if not all(key and equals for key, equals, _ in pairs):
+            raise ConfigError(f"{text!r}: after '?' stand key=value pairs joined by '&'")
         if not kind or (colon and not argument):
             raise ConfigError(f"{text!r} is no name; allowed: kind[:argument][?key=value&...]")
-        return Spec(kind, argument or None, options)
+        return Spec(kind, argument or None, {key: value for key, _, value in pairs})
 
     @property
     def name(self) -> str:
         """The name without options."""
         return self.kind if self.argument is None else f"{self.kind}:{self.argument}"
+
+    @property
+    def text(self) -> str:
+        """What parses to this."""
+        return self.name + ("?" if self.options else "") + "&".join(f"{k}={v}" for k, v in self.options.items())
 
     def allow_options(self, allowed: Iterable[str]) -> None:
         """Refuse options that nobody would read."""

@@ -125,6 +125,6 @@ def _normalized(convolution: nn.Conv1d | nn.Conv2d) -> nn.Module:
 def _run(convolutions: nn.ModuleList, score: nn.Module, x: Tensor, slope: float) -> tuple[Tensor, list[Tensor]]:
     hidden = []
     for convolution in convolutions:
-        x = F.leaky_relu(convolution(x), slope)
+        x = F.leaky_relu(convolution(x), slope, inplace=True)
         hidden.append(x)
     return score(x), hidden

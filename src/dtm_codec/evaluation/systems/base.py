@@ -55,6 +55,11 @@ class System(ABC):
         return ""
 
     @property
+    def settled_name(self) -> str:
+        """Specification that builds the same system in another process without finding anything out again."""
+        return self.name
+
+    @property
     def parameters(self) -> int | None:
         """Trainable numbers, of neural codecs."""
         return None

@@ -40,7 +40,7 @@ class DTM(System):
         config = self.codec.config
         self.rate: dict[str, Any] = {key: spec.number(key) for key in _RATES if key in spec.options}
         self.selector = _selector(config.selector, spec.options)
-        self.name = spec.name + ("?" if spec.options else "") + "&".join(f"{k}={v}" for k, v in spec.options.items())
+        self.name = spec.text
         changes = [f"{key} {spec.options[key]}" for key in _SELECTOR if key in spec.options]
         changes += [_RATES[key].format(value) for key, value in self.rate.items()]
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
@@ -51,12 +51,21 @@ class DTM(System):
         if "calibrate" in spec.options:
             self.title += f" on {Path(spec.options['calibrate']).name}"
             self.rate = {"tau": _calibrated_tau(spec, self.codec.model_id, self.selector, self.rate)}
+        self._spec = spec
 
     @property
     def identity(self) -> str:
         """Name and fingerprint of the weights, and the tau that was chosen."""
         tau = self.rate.get("tau")
         return self.codec.model_id + (f" tau {tau:.9g}" if tau else "")
+
+    @property
+    def settled_name(self) -> str:
+        """With the tau that calibration has found."""
+        if "calibrate" not in self._spec.options:
+            return self.name
+        kept = {key: value for key, value in self._spec.options.items() if key in _SELECTOR}
+        return replace(self._spec, options=kept | {"tau": repr(self.rate["tau"])}).text
 
     @property
     def parameters(self) -> int:
