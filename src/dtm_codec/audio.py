@@ -209,8 +209,11 @@ def _opened(source: Source) -> Iterator[soundfile.SoundFile]:
     name = _name(source)
     if isinstance(source, str | PathLike) and not Path(source).is_file():
         raise AudioError(f"cannot read {name}: {'it is a folder' if Path(source).is_dir() else 'no such file'}")
+    opened: Any = io.BytesIO(source) if isinstance(source, bytes) else source
+    if isinstance(source, str | PathLike) and os.name != "nt":
+        opened = os.fsencode(source)  # names need not be UTF-8
     try:
-        with soundfile.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
+        with soundfile.SoundFile(opened) as file:
             if not file.frames:
                 raise AudioError(f"{name} has no samples")
             yield file

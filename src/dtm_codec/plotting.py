@@ -86,7 +86,7 @@ def render(picture: Picture, image_format: str = "png") -> bytes:
 
 
 def _draw(figure: Figure, picture: Picture) -> None:
-    figure.suptitle(picture.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    figure.suptitle(picture.title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
     grid = figure.add_gridspec(6, 1, height_ratios=(3, 3, 0.5, 1.5, 2, 2))
     above, below, strip, rate, path = axes = [figure.add_subplot(grid[row]) for row in range(5)]
     close_up = figure.add_subplot(grid[5])
@@ -98,7 +98,7 @@ def _draw(figure: Figure, picture: Picture) -> None:
     _path_length(path, picture)
     zoom = _zoom_span(picture)
     path.axvspan(*zoom, color="#edae49", alpha=0.35, lw=0)
-    _close_up(close_up, picture, zoom)
+    has_lines = _close_up(close_up, picture, zoom)
     for axis in axes:
         axis.set_xlim(picture.start_s, end_s)
         axis.tick_params(labelbottom=axis is path)
@@ -111,7 +111,7 @@ def _draw(figure: Figure, picture: Picture) -> None:
             "local token rate",
             "path length" if picture.tau is None else f"path length; a step is kept every $\\tau$ = {picture.tau:.3g}",
             "close-up of the shaded part: dots are kept steps"
-            + ("" if picture.tau is None else ", lines are the multiples of $\\tau$"),
+            + (", lines are the multiples of $\\tau$" if has_lines else ""),
         ),
         strict=True,
     ):
@@ -183,10 +183,13 @@ def _zoom_span(picture: Picture) -> tuple[float, float]:
     return picture.start_s + first / picture.frame_rate, picture.start_s + (first + steps) / picture.frame_rate
 
 
-def _close_up(axis: Axes, picture: Picture, span: tuple[float, float]) -> None:
+def _close_up(axis: Axes, picture: Picture, span: tuple[float, float]) -> bool:
+    """Single steps on the path; returns whether the multiples of tau are drawn, which they are unless they would fill
+    the picture."""
     inside = (picture.times >= span[0]) & (picture.times <= span[1])
     times, path, kept = picture.times[inside], picture.path[inside], picture.mask[inside]
-    if picture.tau is not None:
+    has_lines = picture.tau is not None and bool(path[-1] - path[0] <= 4 * path.size * picture.tau)
+    if picture.tau is not None and has_lines:
         first, last = np.floor(path[0] / picture.tau), np.ceil(path[-1] / picture.tau)
         axis.hlines(np.arange(first, last + 1) * picture.tau, *span, color=GRID, lw=0.7)
     axis.step(times, path, where="mid", color=PATH, lw=1.2)
@@ -194,3 +197,4 @@ def _close_up(axis: Axes, picture: Picture, span: tuple[float, float]) -> None:
     axis.plot(times[kept], path[kept], "o", ms=5, color=KEPT)
     axis.set_xlim(*span)
     axis.set_ylabel("$S_t$")
+    return has_lines

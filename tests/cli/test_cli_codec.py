@@ -205,6 +205,12 @@ def test_globs_are_expanded(run: Run, corpus: Path, model: Path, absolute: bool)
     assert names(Path("out")) == {"a.dtm", "c.dtm"}
 
 
+def test_a_file_that_is_named_twice_is_done_once(run: Run, speech: Path, model: Path) -> None:
+    result = run("encode", "speech.wav", "speech.wav", "-m", model)
+    assert result.code == 0
+    assert Path("speech.dtm").exists()
+
+
 def test_a_file_whose_name_looks_like_a_glob_is_that_file(run: Run, tmp_path: Path, model: Path) -> None:
     write_audio(tmp_path / "take[1].wav", sweep(0.2), 16_000)
     assert run("encode", "take[1].wav", "-m", model).code == 0
@@ -227,7 +233,8 @@ def test_an_output_is_a_file_by_its_suffix_and_else_a_folder(
         (("encode", "corpus", "-o", "one.dtm"), "one.dtm"),
         (("encode", "corpus", "-o", "-"), "standard output takes one file"),
         (("encode", "-", "-"), "once"),
-        (("encode", "nothing-*.wav"), "nothing matches"),
+        (("encode", "nothing-*.wav"), "no file matches"),
+        (("encode", "corp*"), "no file matches"),
         (("decode", "corpus"), "no .dtm file in corpus"),
         (("decode", "corpus/a.wav", "-o", "x.mp3"), ".mp3"),
         (("encode", "corpus/a.wav", "-o", "-", "--json"), "--json"),

@@ -57,6 +57,12 @@ def test_any_length_can_be_drawn(num_samples: int, image_format: str) -> None:
     assert len(render(picture, image_format)) > 1_000
 
 
+def test_a_tiny_tau_and_a_name_with_dollars_can_be_drawn() -> None:
+    audio = np.zeros(16_000, np.float32)
+    picture = Picture("a$b^$.wav", audio, audio, 16_000, np.ones(100, bool), 100.0, np.linspace(0, 5, 100), 1e-9)
+    assert len(render(picture)) > 1_000
+
+
 def test_the_local_token_rate_is_the_rate_where_it_is_constant() -> None:
     np.testing.assert_allclose(local_token_rate(np.ones(300, bool), 100.0), 100.0)
     np.testing.assert_allclose(local_token_rate(np.arange(300) % 2 == 0, 100.0), 50.0, rtol=0.1)

@@ -34,6 +34,13 @@ def test_one_shard_alone_can_be_turned_back(tokens, tmp_path):
     assert detokenize(tokens / "data" / "train-00001-of-00003.parquet", tmp_path / "audio") == 4
 
 
+def test_what_is_there_is_overwritten_only_by_force(tokens, tmp_path):
+    detokenize(tokens, tmp_path / "audio")
+    with pytest.raises(CorpusError, match="exists; --force overwrites it"):
+        detokenize(tokens, tmp_path / "audio")
+    detokenize(tokens, tmp_path / "audio", force=True)
+
+
 def test_another_model_does_not_decode_it(tokens, tmp_path):
     with pytest.raises(ModelError, match="encoded by model"):
         detokenize(tokens, tmp_path / "audio", model="random:s-vfr-50")

@@ -104,15 +104,30 @@ def test_tars_group_the_files_of_an_utterance(tmp_path, speech, name):
     assert [(i.audio, i.text, i.speaker) for i in found] == [(r.wav, r.text, r.speaker) for r in speech]
 
 
-def test_a_tar_that_breaks_off_says_so(tmp_path, speech):
+def ends_of_members(path):
+    with tarfile.open(path) as tar:
+        return [member.offset_data + -(-member.size // 512) * 512 for member in tar]
+
+
+@pytest.mark.parametrize("where", ["in a file", "after a file", "in a header"])
+def test_a_tar_that_breaks_off_says_so(tmp_path, speech, where):
     path = write_tar(tmp_path / "a.tar", speech)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    end = ends_of_members(path)[len(speech)]
+    path.write_bytes(path.read_bytes()[: end + {"in a file": -100, "after a file": 0, "in a header": 100}[where]])
     found = items(opened(path, tmp_path))
-    assert [item.audio for item in found[:-1]] == [r.wav for r in speech[: len(found) - 1]]
+    assert [item.audio for item in found[:-1] if item.audio] == [r.wav for r in speech[: len(found) - 1]]
     assert 0 < len(found) - 1 < len(speech)
     assert found[-1].audio is None
     assert "a.tar" in found[-1].id
     assert "not to its end" in found[-1].problem
+
+
+def test_a_damaged_header_is_not_the_end_of_a_tar(tmp_path, speech):
+    path = write_tar(tmp_path / "a.tar", speech)
+    data, end = bytearray(path.read_bytes()), ends_of_members(path)[len(speech)]
+    data[end : end + 512] = bytes(range(256)) * 2
+    path.write_bytes(data)
+    assert "not to its end" in items(opened(path, tmp_path))[-1].problem
 
 
 def test_a_group_without_audio_is_a_problem_not_a_gap(tmp_path, speech):

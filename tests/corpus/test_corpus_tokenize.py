@@ -3,8 +3,10 @@
 import dataclasses
 import io
 import json
+import os
 import shutil
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from dtm_codec import Encoded, Layout, RateError
 from dtm_codec.audio import read_audio
 from dtm_codec.corpus import CorpusError, tokenize
 from dtm_codec.corpus.items import Item
+from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
 
 pytestmark = pytest.mark.usefixtures("inline")
@@ -136,6 +139,23 @@ def test_what_cannot_be_tokenized_is_listed_with_its_reason(tmp_path, tiny_model
     assert summary.metadata["counts"]["failures"] == 7
 
 
+def test_names_need_not_be_utf_8(tmp_path, tiny_model, speech, rows):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, data in ((b"good\xe9.wav", speech[0].wav), (b"bad\xe9.wav", b"no audio")):
+        Path(os.fsdecode(bytes(folder) + b"/" + name)).write_bytes(data)
+    tokenize(folder, tmp_path / "out", model=tiny_model)
+    assert [row["id"] for row in rows(tmp_path / "out")] == ["good\\udce9.wav"]
+    (failure,) = metadata(tmp_path / "out")["failures"]
+    assert "bad\\udce9.wav" in failure["reason"]
+
+
+def test_a_folder_with_the_name_of_a_bundled_model_is_not_it(tmp_path, monkeypatch):
+    (tmp_path / "small").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert _identify("small", None, None).name == "small"
+
+
 def test_a_shard_of_failures_alone_is_still_a_table(tmp_path, tiny_model, speech, rows):
     datasets = pytest.importorskip("datasets")
     folder, out = tmp_path / "corpus", tmp_path / "out"
@@ -242,6 +262,19 @@ def test_a_run_is_not_continued_with_other_settings(manifest, tmp_path, tiny_mod
     write_manifest(manifest.parent, speech[:5])
     with pytest.raises(CorpusError, match="begun with corpus"):
         tokenize(manifest, out, model=tiny_model, bitrate=600)
+
+
+def test_a_refused_run_leaves_the_listing_alone(tmp_path, tiny_model, speech):
+    out = tmp_path / "out"
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.wav").write_bytes(speech[0].wav)
+    tokenize(tmp_path / "a", out, model=tiny_model)
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert b"a.wav" in before["files.jsonl"]
+    with pytest.raises(CorpusError, match="begun with corpus"):
+        tokenize(tmp_path / "b", out, model=tiny_model)
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize(

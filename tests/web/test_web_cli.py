@@ -62,6 +62,7 @@ def test_results_are_printed_written_and_drawn(tmp_path: Path, speech):
         (["serve", "--listening", "nowhere"], "nowhere is no prepared listening test"),
         (["listening", "new", "nowhere.yaml", "-o", "out"], "nowhere.yaml: cannot be read as YAML"),
         (["serve", "--model", "no-such-model"], "no model 'no-such-model'"),
+        (["listening", "results", "nowhere", "--plot", "ratings"], "--plot ratings; allowed: a name that ends in .png"),
     ],
 )
 def test_what_is_not_there_is_one_line(capsys, arguments: list[str], message: str):

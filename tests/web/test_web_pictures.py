@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dtm_codec.web.pictures import MAX_COLUMNS, local_token_rate, spectrogram
+from dtm_codec.web.pictures import MAX_COLUMNS, spectrogram
 
 
 def test_a_tone_is_the_brightest_at_its_frequency():
@@ -30,17 +30,3 @@ def test_a_quieter_copy_on_the_same_scale_is_darker():
     loud = spectrogram(audio, 16_000)
     quiet = spectrogram(audio / 10, 16_000, loud.peak_db)
     assert loud.cells.mean() - quiet.cells.mean() == pytest.approx(255 * 20 / 75, abs=2)
-
-
-def test_local_rate_of_a_constant_mask_is_that_rate_even_at_the_ends():
-    assert local_token_rate(np.ones(500, np.bool_), 100.0) == pytest.approx(100)
-    alternating = np.arange(500) % 2 == 0
-    assert local_token_rate(alternating, 100.0)[30:-30] == pytest.approx(50, abs=0.5)
-
-
-def test_local_rate_follows_where_tokens_are():
-    mask = np.r_[np.ones(100, np.bool_), np.zeros(100, np.bool_)]
-    rate = local_token_rate(mask, 100.0)
-    assert rate[50] == pytest.approx(100)
-    assert rate[150] == pytest.approx(0)
-    assert local_token_rate(np.ones(1, np.bool_), 100.0) == pytest.approx(100)

@@ -102,7 +102,8 @@ def plan(inputs: Sequence[str], output: str | None, conversion: Conversion) -> P
         assert source is not None
         return source.with_name(source.stem + conversion.beside)
 
-    return Plan(tuple(Job(source, target(source, relative)) for source, relative in found), is_batch)
+    jobs = dict.fromkeys(Job(source, target(source, relative)) for source, relative in found)  # named twice, done once
+    return Plan(tuple(jobs), is_batch)
 
 
 def _is_many(text: str) -> bool:
@@ -120,12 +121,11 @@ def _expand(text: str, conversion: Conversion) -> Iterator[tuple[Path | None, Pa
             raise typer.BadParameter(f"no {', '.join(conversion.read_suffixes)} file in {text}", param_hint="IN")
         yield from ((file, file.relative_to(path)) for file in files)
     elif _is_many(text):
-        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if not matches:
-            raise typer.BadParameter(f"nothing matches {text}", param_hint="IN")
-        for match in matches:
-            if Path(match).is_file():
-                yield Path(match), Path(Path(match).name)
+        matches = map(Path, sorted(glob.glob(text, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute one
+        files = [match for match in matches if match.is_file()]
+        if not files:
+            raise typer.BadParameter(f"no file matches {text}", param_hint="IN")
+        yield from ((file, Path(file.name)) for file in files)
     else:
         yield path, Path(path.name)
 

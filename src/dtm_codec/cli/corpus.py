@@ -90,6 +90,7 @@ def detokenize(
     parquet: Annotated[Path, typer.Argument(help="A Parquet file of tokens, or a folder of them.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the WAV files, named by the rows' ids.")],
     model: options.Model = None,
+    force: options.Force = False,
 ) -> None:
     """Turn the tokens of a corpus back into audio, by the model that the file names or that --model finds."""
     from ..corpus import detokenize
@@ -101,5 +102,5 @@ def detokenize(
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        count = detokenize(parquet, out, model=model, on_progress=show)
+        count = detokenize(parquet, out, model=model, force=force, on_progress=show)
     typer.echo(f"{count} utterances in {out}")

@@ -34,6 +34,10 @@ def serve(
             help="The demo's model. With --listening, no demo without it.",
         ),
     ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Another name that the server answers to, as a reverse proxy passes it on."),
+    ] = None,
     listening: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Serve this prepared listening test as the first page.")
     ] = None,
@@ -62,7 +66,7 @@ def serve(
     demo = _demo(model, max_seconds) if model is not None or running is None else None
     token = admin_token or secrets.token_urlsafe(16)
     local = host in LOOPBACK_NAMES
-    app = create_app(demo, running, token, LOOPBACK_NAMES if local else None)
+    app = create_app(demo, running, token, (*LOOPBACK_NAMES, *(name or ())) if local else None)
 
     with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
         url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
@@ -139,6 +143,8 @@ def results(
     from ..web.listening.statistics import evaluate
     from ..web.listening.store import Store
 
+    if plot is not None and plot.suffix.lower() not in report.PLOT_SUFFIXES:
+        raise ConfigError(f"--plot {plot}; allowed: a name that ends in {', '.join(report.PLOT_SUFFIXES)}")
     test = load_test(folder)
     if not (folder / RATINGS_FILE).is_file():
         raise ConfigError(f"{folder} has no ratings yet")

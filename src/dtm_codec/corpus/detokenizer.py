@@ -22,11 +22,13 @@ def detokenize(
     out: str | PathLike[str],
     *,
     model: str | PathLike[str] | None = None,
+    force: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
     """Write a WAV file for every row of a Parquet file, or of all under a folder, named by its id; returns how many.
 
     model: default is the one that the file says it was made with; only that one can decode it, wherever it is now.
+    force: overwrite files that are there already.
     """
     from ..codec import DTMCodec
 
@@ -43,6 +45,8 @@ def detokenize(
             target = Path(out) / _file_name(item_id)
             if target in written:
                 raise CorpusError(f"two rows would be written to {target}; the second has the id {item_id!r}")
+            if target.exists() and not force:
+                raise CorpusError(f"{target} exists; --force overwrites it")
             target.parent.mkdir(parents=True, exist_ok=True)
             write_audio(target, audio, codec.config.sample_rate)
             written.add(target)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..config import CodecConfig
 from ..files import write_atomically
 from . import local, ray_engine
 from .errors import CorpusError
+from .manifest import Manifest
 from .plan import Plan, Shard
 from .schema import Report, read_footer
 from .sources import open_source
@@ -101,8 +103,14 @@ def tokenize(
         raise CorpusError(f"{out} is the corpus; allowed: another folder for the tokens, which may be inside it")
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)
-    source = open_source(Path(corpus).resolve(), folder / LISTING_FILE)
-    plan = Plan.settle(folder, source, identity.model_id, bitrate, tau, shard_size)
+    listing = folder / f".{os.getpid()}-{LISTING_FILE}"
+    try:
+        source = open_source(Path(corpus).resolve(), listing)
+        plan = Plan.settle(folder, source, identity.model_id, bitrate, tau, shard_size)
+        if isinstance(source, Manifest) and source.path == listing:  # only now: a refused run changes nothing
+            source = replace(source, path=listing.replace(folder / LISTING_FILE))
+    finally:
+        listing.unlink(missing_ok=True)
     shards = list(plan.shards(data))
     missing = [shard for shard in shards if not shard.path.exists()]
     cores = local.available_cores()
@@ -132,7 +140,7 @@ def tokenize(
 def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: float | None) -> _Model:
     """Load the model once, and see on a second of noise that it can do what is asked before any work is begun."""
     from ..codec import DTMCodec
-    from ..hub import DEFAULT_MODEL
+    from ..hub import DEFAULT_MODEL, bundled_models
 
     name = str(DEFAULT_MODEL if model is None else model)
     codec = DTMCodec.from_pretrained(name)
@@ -142,8 +150,9 @@ def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: flo
     used_tau = None if bitrate is not None else tau if tau is not None else float(codec.tau)
     if used_tau is not None and math.isnan(used_tau):  # untrained: each utterance is calibrated on its own
         used_tau = None
-    folder = Path(name)
-    return _Model(str(folder.resolve()) if folder.is_dir() else name, codec.model_id, codec.config, used_tau)
+    if name not in bundled_models() and Path(name).is_dir():
+        name = str(Path(name).resolve())  # workers may run elsewhere
+    return _Model(name, codec.model_id, codec.config, used_tau)
 
 
 def _metadata(shards: list[Shard], plan: Plan, model: _Model) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Self
 
 from .items import AUDIO_SUFFIXES, SPEAKER_FIELDS, TEXT_FIELDS, Item, Part, Source, plain_text, text_field
 
@@ -25,7 +26,7 @@ class Tars(Source):
     def read(self, part: Part) -> Iterator[Item]:
         """The items of a tar; where it breaks off, an item with that problem."""
         try:
-            with tarfile.open(self.root / part.file, "r|*") as tar:
+            with tarfile.open(self.root / part.file, "r|*", tarinfo=_Member) as tar:
                 members = (member for member in tar if member.isfile())
                 for key, group in groupby(members, lambda member: _split(member.name)[0]):
                     contents = {}
@@ -36,6 +37,20 @@ class Tars(Source):
                     yield _item(plain_text(f"{part.file}/{key}"), contents)
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             yield Item(plain_text(part.file), None, problem=f"the tar cannot be read, or not to its end: {error}")
+
+
+class _Member(tarfile.TarInfo):
+    """A file in a tar. Without it, `tarfile` takes a header that is damaged or cut off for the end of the tar."""
+
+    @classmethod
+    def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
+        """Read the next header."""
+        try:
+            return super().fromtarfile(tar)
+        except tarfile.EmptyHeaderError:
+            raise tarfile.SubsequentHeaderError("it ends without an end mark") from None
+        except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:
+            raise tarfile.SubsequentHeaderError(str(error)) from None
 
 
 def _item(item_id: str, contents: Mapping[str, bytes]) -> Item:

@@ -14,7 +14,7 @@ from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
 from .errors import CorpusError
-from .items import Item, Part, Source
+from .items import Item, Part, Source, plain_text
 from .plan import Shard
 from .schema import Failure, Report, ShardWriter, Stamp, read_footer
 
@@ -85,7 +85,7 @@ class ShardWorker:
                     try:
                         writer.add(utterance.item, encoded)
                     except DTMCodecError as error:
-                        failures.append(Failure(utterance.item.id, str(error)))
+                        failures.append(_failure(utterance.item, error))
             return writer.finish(failures)
 
     def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Utterance]]:
@@ -100,7 +100,7 @@ class ShardWorker:
                 ids.add(item.id)
                 utterance = _Utterance(item, self._load(item))
             except (DTMCodecError, OSError) as error:
-                failures.append(Failure(item.id, str(error)))
+                failures.append(_failure(item, error))
                 continue
             if batch and sum(u.audio.size for u in batch) + utterance.audio.size > limit:
                 yield batch
@@ -131,9 +131,13 @@ class ShardWorker:
             encoded = self.codec.encode(audio, rate, bitrate=self.job.bitrate, tau=self.job.tau)
         except DTMCodecError as error:
             if len(batch) == 1:
-                failures.append(Failure(batch[0].item.id, str(error)))
+                failures.append(_failure(batch[0].item, error))
                 return
             for utterance in batch:
                 yield from self._encode([utterance], failures)
         else:
             yield from zip(batch, encoded, strict=True)
+
+
+def _failure(item: Item, error: Exception) -> Failure:
+    return Failure(item.id, plain_text(str(error)))

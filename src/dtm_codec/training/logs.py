@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import ConfigError, MissingExtraError
+from ..errors import ConfigError, import_extra
 from ..files import write_atomically
 from .config import TrainConfig
 
@@ -105,11 +105,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def plot_losses(folder: Path) -> None:
     """Draw the curves of metrics.jsonl into losses.png."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot") from error
-    matplotlib.use("Agg")
+    import_extra("matplotlib", "plot").use("Agg")
     from matplotlib import pyplot
 
     lines = read_metrics(folder / METRICS_FILE)

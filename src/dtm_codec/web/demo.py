@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from ..errors import AudioError
+from ..plotting import local_token_rate
 from ..rate.accounting import rates
-from .pictures import Spectrogram, local_token_rate, spectrogram
+from .pictures import Spectrogram, spectrogram
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -96,10 +97,17 @@ class Demo:
 
     def add_clip(self, data: bytes) -> dict[str, Any]:
         """Read an upload; no more of it than allowed is ever decoded."""
-        info = audio_info(data)
-        if info.duration_s > self.max_seconds:
-            raise AudioError(f"the audio lasts {info.duration_s:.1f} s; allowed: up to {self.max_seconds:g} s")
-        frames = max(1, round(self.max_seconds * info.sample_rate))
+        duration_s = audio_info(data).duration_s
+        if duration_s > self.max_seconds:
+            raise AudioError(f"the audio lasts {duration_s:.1f} s; allowed: up to {self.max_seconds:g} s")
+        return self._hold(data)
+
+    def add_sample(self) -> dict[str, Any]:
+        """The bundled recording, or as much of it as is allowed."""
+        return self._hold(sample_path().read_bytes())
+
+    def _hold(self, data: bytes) -> dict[str, Any]:
+        frames = max(1, round(self.max_seconds * audio_info(data).sample_rate))
         sample_rate = self.codec.config.sample_rate
         audio, _ = read_audio(data, sample_rate, frames=frames)
         clip = Clip(audio, spectrogram(audio, sample_rate))
@@ -185,7 +193,7 @@ def demo_routes(demo: Demo) -> APIRouter:
 
     @router.get("/api/demo/sample")
     def sample() -> dict[str, Any]:
-        return demo.add_clip(sample_path().read_bytes())
+        return demo.add_sample()
 
     @router.post(CLIPS_PATH, status_code=201)
     async def upload(request: Request) -> Any:

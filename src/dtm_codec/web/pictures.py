@@ -1,4 +1,4 @@
-"""What the demo draws: a spectrogram in bytes, and how many tokens a second are spent where."""
+"""What the demo draws: a spectrogram in bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ MAX_COLUMNS = 3000
 
 RANGE_DB = 75.0
 """Below the loudest cell everything is black from here on."""
-
-RATE_WINDOW_S = 0.25
-"""The local token rate is an average over about a syllable."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,3 @@ def spectrogram(audio: npt.NDArray[np.float32], sample_rate: int, peak_db: float
     decibels = 10 * np.log10(power + 1e-10)
     top = float(decibels.max()) if peak_db is None else peak_db
     return Spectrogram(np.clip(255 * (1 + (decibels - top) / RANGE_DB), 0, 255).astype(np.uint8), top)
-
-
-def local_token_rate(mask: npt.NDArray[np.bool_], frame_rate: float) -> npt.NDArray[np.float64]:
-    """Tokens a second around each step. mask: (N,) -> (N,), a Hann-weighted mean; the ends count what is there."""
-    half = max(1, round(RATE_WINDOW_S * frame_rate / 2))
-    window = np.hanning(2 * half + 1)
-    kept, steps = (np.convolve(x, window)[half : half + mask.size] for x in (mask, np.ones(mask.size)))
-    return frame_rate * kept / steps

@@ -7,11 +7,12 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...errors import MissingExtraError
+from ...errors import import_extra
 from ...files import atomic_path
 from .statistics import Results
 from .store import Rating
 
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -31,11 +32,7 @@ def _inert(text: str) -> str:
 
 def plot(results: Results, path: Path, title: str) -> None:
     """Means with 95 % intervals over listeners (over ratings where there is one listener)."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("matplotlib", "web") from None
-    matplotlib.use("Agg")
+    import_extra("matplotlib", "web").use("Agg")
     from matplotlib import pyplot
 
     scores = results.scores

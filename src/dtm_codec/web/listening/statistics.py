@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import import_extra
 from .definition import ANCHOR, REFERENCE
 from .store import Rating
 
@@ -100,7 +101,7 @@ def _score(ratings: Sequence[Rating], system: str) -> Score | None:
 
 
 def _t_half_width(values: npt.NDArray[np.float64]) -> float | None:
-    from scipy import stats
+    stats = import_extra("scipy.stats", "web")
 
     if values.size < 2:
         return None
@@ -124,7 +125,7 @@ def _bootstrap(ratings: Sequence[Rating]) -> tuple[float | None, float | None]:
 
 
 def _pair_tests(ratings: Sequence[Rating], systems: Sequence[str]) -> tuple[PairTest, ...]:
-    from scipy import stats
+    stats = import_extra("scipy.stats", "web")
 
     table = {(rating.system, rating.listener, rating.trial): rating.rating for rating in ratings}
     cells = sorted({(rating.listener, rating.trial) for rating in ratings})

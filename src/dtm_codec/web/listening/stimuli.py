@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import AudioError, ConfigError, MissingExtraError
+from ...errors import AudioError, ConfigError, import_extra
 
 Samples = npt.NDArray[np.float32]
 
@@ -29,11 +29,11 @@ FADE_S = 0.005
 
 def low_pass(audio: Samples, sample_rate: int, cutoff: float) -> Samples:
     """The anchor: flat to the cut-off, 60 dB down from 8/7 of it on, no delay (BS.1534: 50 dB at 4.5 kHz for 3.5)."""
-    from scipy import signal
+    signal = import_extra("scipy.signal", "web")
 
     stop = cutoff * 8 / 7
     if stop >= sample_rate / 2:
-        raise ConfigError(f"anchor_hz = {cutoff:g} at {sample_rate} Hz; allowed: up to {sample_rate / 2 * 7 / 8:g}")
+        raise ConfigError(f"anchor_hz = {cutoff:g} at {sample_rate} Hz; allowed: below {sample_rate / 2 * 7 / 8:g}")
     taps, beta = signal.kaiserord(60.0, (stop - cutoff) / (sample_rate / 2))
     kernel = signal.firwin(taps | 1, (cutoff + stop) / 2, window=("kaiser", beta), fs=sample_rate)
     filtered = signal.fftconvolve(audio, kernel)[taps // 2 :][: audio.size]
@@ -45,7 +45,7 @@ def delay(reference: Samples, audio: Samples, sample_rate: int) -> int:
 
     Envelopes are compared, not waves: a neural decoder need not keep the phase.
     """
-    from scipy import signal
+    signal = import_extra("scipy.signal", "web")
 
     width = max(1, round(ENVELOPE_S * sample_rate))
     window = np.hanning(width + 2)[1:-1]
@@ -68,10 +68,7 @@ def aligned(reference: Samples, audio: Samples, sample_rate: int) -> Samples:
 
 def loudness(audio: Samples, sample_rate: int) -> float:
     """Integrated loudness in LUFS (BS.1770); minus infinity for silence."""
-    try:
-        import pyloudnorm
-    except ImportError:
-        raise MissingExtraError("pyloudnorm", "web") from None
+    pyloudnorm = import_extra("pyloudnorm", "web")
     with np.errstate(divide="ignore"):
         return float(pyloudnorm.Meter(sample_rate).integrated_loudness(audio.astype(np.float64)))
 
