@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -191,12 +191,42 @@ def test_conflicting_or_impossible_rates_are_refused() -> None:
         codec.encode(audio, 16_000, selector="best")
 
 
-def test_hours_of_silence_are_encoded_in_bounded_time() -> None:
+def test_a_rate_may_be_a_numpy_number(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    assert codec.encode(speech, 16_000, bitrate=np.int64(800)) == codec.encode(speech, 16_000, bitrate=800)
+    assert codec.encode(speech, 16_000, tau=np.float32(0.5)) == codec.encode(speech, 16_000, tau=0.5)
+
+
+def test_a_stride_by_tau_is_a_whole_number_that_the_model_can_do(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50", selector=SelectorConfig(name="ple", s_max=4))
+    assert codec.encode(speech, 16_000, selector="stride", tau=0.5).layout.stride == 1
+    assert codec.encode(speech, 16_000, selector="stride", token_rate=10).layout.stride == 10
+    capped = codec.encode(speech, 16_000, selector=SelectorConfig(name="stride", s_max=2), tau=5)
+    assert capped.layout.stride == 2
+    conv = tiny("s-conv")
+    assert conv.encode(speech, 16_000, tau=2).layout.stride == 2
+    for tau in (1.5, 4):
+        with pytest.raises(RateError, match="allowed: 2, the stride of the network"):
+            conv.encode(speech, 16_000, tau=tau)
+
+
+def test_hours_of_silence_are_coded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     codec = tiny("s-vfr-25", enc1_layers=1, dec2_layers=1, dim=8, mlp_hidden=8)
-    silence = np.zeros(3 * 3600 * 16_000, np.float32)
+    silence = np.zeros(3600 * 16_000, np.float32)
     encoded = codec.encode(silence, 16_000, tau=1.0)
-    assert encoded.num_samples == silence.size
-    assert encoded.mask[0]
+    assert encoded.mask.sum() < 100
+    longest = 0
+    up = codec.up.forward
+
+    def watched(h: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        nonlocal longest
+        longest = max(longest, mask.numel())
+        return up(h, mask)
+
+    monkeypatch.setattr(codec.up, "forward", watched)
+    decoded = codec.decode(encoded)
+    assert decoded.size == silence.size
+    assert longest <= 3 * codec.piece  # one span of an hour is not laid out whole
 
 
 def test_another_models_tokens_are_refused(speech: np.ndarray) -> None:
@@ -209,20 +239,13 @@ def test_another_models_tokens_are_refused(speech: np.ndarray) -> None:
 def test_inference_is_thread_safe(utterances: list[np.ndarray]) -> None:
     codec = tiny("s-vfr-50")
     expected = [codec.encode(x, 16_000) for x in utterances]
-    results: dict[int, list[Encoded]] = {}
 
-    def work(index: int) -> None:
-        results[index] = [
-            codec.encode(x, 16_000, selector="random" if i % 2 else None) for i, x in enumerate(utterances)
-        ]
+    def work(_: int) -> list[Encoded]:
+        return [codec.encode(x, 16_000, selector="random" if i % 2 else None) for i, x in enumerate(utterances)]
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for encoded in results.values():
-        assert encoded[::2] == expected[::2]
+    with ThreadPoolExecutor(4) as threads:
+        for encoded in threads.map(work, range(4)):
+            assert encoded[::2] == expected[::2]
 
 
 @pytest.mark.parametrize("name", PAPER_PRESETS)

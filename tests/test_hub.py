@@ -35,6 +35,16 @@ def test_a_saved_model_comes_back_with_its_id_tau_and_codes(codec: DTMCodec, tmp
     assert loaded.encode(audio, 16_000) == codec.eval().encode(audio, 16_000)
 
 
+def test_a_path_is_a_folder_even_if_a_bundled_model_has_its_name(
+    codec: DTMCodec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model_id = codec.save_pretrained("small")
+    with torch.inference_mode():
+        assert DTMCodec.from_pretrained(Path("small")).model_id == model_id
+        assert DTMCodec.from_pretrained("small").model_id != model_id
+
+
 def test_a_half_precision_model_has_an_id_of_its_own(codec: DTMCodec, tmp_path: Path) -> None:
     model_id = codec.save_pretrained(tmp_path, torch.bfloat16)
     loaded = DTMCodec.from_pretrained(tmp_path)

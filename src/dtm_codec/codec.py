@@ -24,6 +24,7 @@ from .network import Network
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
 from .selectors import Selector, build
+from .selectors.stride import Stride
 
 if TYPE_CHECKING:
     from .bitstream.token_coder import TokenModel
@@ -83,7 +84,8 @@ class DTMCodec(Network):
 
         audio: one utterance as an array or tensor, (T,) or (channels, T), or a list of them.
         sample_rate: of the audio; it is resampled to the model's.
-        bitrate: total bits a second, position bits included; met by each utterance to within one token.
+        bitrate: total bits a second, position bits included. PLE, greedy and DP meet it on each utterance to within one
+        token, other selectors as nearly as they can; at a fixed rate it must be within 2 % of what the model has.
         token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
         selector: another selector than the model's, by name or configuration.
         """
@@ -145,11 +147,12 @@ class DTMCodec(Network):
     # Models as folders
 
     @classmethod
+    @torch.inference_mode(False)
     def from_pretrained(cls, name_or_folder: str | PathLike[str] = hub.DEFAULT_MODEL, device: str = "cpu") -> DTMCodec:
         """Load a bundled model by name, a folder, a hub id 'owner/name', or 'random:PRESET' (untrained)."""
         loaded = hub.load(name_or_folder)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(hub.RANDOM_SEED)
+            torch.default_generator.manual_seed(hub.RANDOM_SEED)
             codec = cls(loaded.config)
         if loaded.tensors is not None:
             hub.fill(codec, loaded.tensors, loaded.origin)
@@ -196,7 +199,9 @@ class DTMCodec(Network):
         if selector is None or selector == own.name:
             return own
         if isinstance(selector, str):
-            s_max = (own.s_max or DEFAULT_S_MAX) if selector in ("dp", "lagrangian", "peaks") else own.s_max
+            s_max = own.s_max if selector != "stride" else None
+            if selector in ("dp", "lagrangian", "peaks"):
+                s_max = s_max or DEFAULT_S_MAX
             selector = SelectorConfig.from_dict(
                 {"name": selector, "s_max": s_max, "features": own.features}, "selector"
             )
@@ -232,16 +237,16 @@ class DTMCodec(Network):
             statistics = selector.statistics(own_features)
             tau = self._tau(selector, statistics, signal.size, request)
             masks.append(selector.keep(statistics, tau))
-            layouts.append(self._layout(int(tau) if chosen.name == "stride" else None))
+            layouts.append(self._layout(selector.span(tau) if isinstance(selector, Stride) else None))
         return masks, layouts
 
     def _tau(self, selector: Selector, statistics: Tensor, num_samples: int, request: RateRequest) -> float:
         """The tau that meets the request for one utterance."""
-        if request.tau is not None:
-            return request.tau
-        if selector.name == "stride":
+        if isinstance(selector, Stride):
             only = self.config.stride if self.config.downsampler == "conv" else None
             return float(request.stride(self.layout, self.config.stride, only))
+        if request.tau is not None:
+            return request.tau
         if not request.is_open:
             target = request.tokens(num_samples, self._layout(None), selector.s_max)
         elif selector is self.selector and not self.tau.isnan():

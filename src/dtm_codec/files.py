@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -14,16 +14,12 @@ from pathlib import Path
 def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
     """A temporary name beside `path`, with its suffix; renamed to `path` if the block succeeds, else removed."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.stem}-", suffix=target.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(6)}{target.suffix}")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes private files
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -56,10 +56,11 @@ def bundled_models() -> dict[str, Path]:
 
 def load(name_or_folder: str | PathLike[str]) -> LoadedModel:
     """Read a bundled model, a folder, a hub id or 'random:PRESET'."""
-    name = str(name_or_folder)
-    if name.startswith("random:"):
-        return LoadedModel(preset(name.removeprefix("random:")), None, None, "", name)
-    return read_folder(find(name))
+    if not isinstance(name_or_folder, str):
+        return read_folder(Path(name_or_folder))
+    if name_or_folder.startswith("random:"):
+        return LoadedModel(preset(name_or_folder.removeprefix("random:")), None, None, "", name_or_folder)
+    return read_folder(find(name_or_folder))
 
 
 def find(name: str) -> Path:

@@ -153,7 +153,8 @@ class Network(nn.Module):
     def _selector_features(self, chosen: SelectorConfig, z1: Tensor, spectrum: Tensor) -> Tensor:
         if chosen.features == "z1":
             return z1.detach().float()
-        return torch.log(spectrum.abs() @ self.mel_filters + 1e-5)
+        with torch.autocast(spectrum.device.type, enabled=False):
+            return torch.log(spectrum.abs() @ self.mel_filters + 1e-5)
 
     def _kept(self, z1: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Packed:
         return self._kept_positions(mask, lengths).with_values(self.down(z1, mask))
@@ -181,8 +182,11 @@ class Network(nn.Module):
         for start in range(0, total, self.piece):
             stop = min(total, start + self.piece)
             begin, end = max(0, start - reach), min(total, stop + reach)
-            first = int(starts[segments[begin]])  # a piece may begin within a segment: upsample that whole segment
-            z1_hat = self.up(h[segments[begin] : segments[end - 1] + 1], mask[first:end])[begin - first :]
+            # A piece may begin within a segment: upsample that from its start, or from where it is long enough.
+            first = max(int(starts[segments[begin]]), begin - self.piece)
+            inside = mask[first:end].clone()
+            inside[0] = True
+            z1_hat = self.up(h[segments[begin] : segments[end - 1] + 1], inside)[begin - first :]
             z = self.dec2(timeline.slice(begin, end).with_values(z1_hat))[start - begin : stop - begin]
             frames, pulses = self.head.render(z, timeline.positions[start:stop], pulses)
             windows = self.head.window.square().expand_as(frames)

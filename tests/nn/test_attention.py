@@ -50,6 +50,15 @@ def test_equals_dense_masked_attention_forward_and_backward(lengths: tuple[int, 
         torch.testing.assert_close(ours.grad, reference.grad)
 
 
+def test_queries_and_keys_of_higher_precision_train_as_the_values_do() -> None:
+    q, k = (torch.randn(20, 2, 8, requires_grad=True) for _ in range(2))  # what autocast on CUDA makes of their norms
+    v = torch.randn(20, 2, 8, dtype=torch.bfloat16, requires_grad=True)
+    attended = windowed_attention(q, k, v, plan_for((20,), 4))
+    assert attended.dtype == torch.bfloat16
+    attended.sum().backward()
+    assert [x.grad.dtype for x in (q, k, v) if x.grad is not None] == [torch.float32, torch.float32, torch.bfloat16]
+
+
 def test_memory_is_linear_in_length() -> None:
     sizes = [plan_for((length,), 64).bias.numel() for length in (6400, 12800)]
     assert sizes[1] == 2 * sizes[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -88,9 +89,11 @@ def test_fsq_reaches_every_level_and_counts_them_as_digits() -> None:
         assert digits.unique().tolist() == list(range(levels))
 
 
-def test_quantizer_arithmetic_stays_float32_under_autocast() -> None:
-    quantizer = VectorQuantizer(16, 512, 8)
-    z2 = torch.randn(100, 16)
+@pytest.mark.parametrize("quantizer", [VectorQuantizer(16, 512, 8), FiniteScalarQuantizer(16, FSQ.levels)])
+def test_quantizer_arithmetic_stays_float32_under_autocast(quantizer: VectorQuantizer | FiniteScalarQuantizer) -> None:
+    z2 = torch.randn(1000, 16)
     plain = quantizer(z2).codes
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(quantizer(z2).codes, plain)
+        assert torch.equal(quantizer.encode(z2), plain)
+        assert quantizer.decode(plain).dtype == torch.float32

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dtm_codec.encoded import Layout
 from dtm_codec.errors import RateError
-from dtm_codec.rate.calibration import Calibration, calibrate, tokens_for_bitrate, tokens_for_token_rate
+from dtm_codec.rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from dtm_codec.selectors import PLE, ExactDP, Greedy, Lagrangian, Random, Selector, Stride, Threshold
 
 VARIABLE = Layout(sample_rate=16_000, hop_length=160, token_bits=14, stride=None)
@@ -52,7 +52,7 @@ def test_every_selector_is_calibrated_on_a_set(selector: Selector) -> None:
 
 def test_the_nearest_reachable_count_is_returned() -> None:
     statistics = [torch.zeros(100, 0)]
-    assert calibrate(Stride(), statistics, 40).tokens in (34, 50)  # spans of 3 and 2
+    assert calibrate(Stride(), statistics, 40).tokens == 34  # spans of 3 keep 34, of 2 keep 50
     assert calibrate(Stride(), statistics, 48).tokens == 50
     assert calibrate(Threshold(), [torch.zeros(50, 1)], 20).tokens == 1  # constant frames never open a group
     assert calibrate(PLE(), [torch.ones(50, 1)], 1000).tokens == 50
@@ -61,10 +61,6 @@ def test_the_nearest_reachable_count_is_returned() -> None:
 def test_calibrating_on_nothing_is_refused() -> None:
     with pytest.raises(RateError, match="0 utterances"):
         calibrate(PLE(), [], 5)
-
-
-def test_a_calibration_is_a_value() -> None:
-    assert Calibration(1.0, 2) == Calibration(1.0, 2)
 
 
 @given(samples=st.lists(st.integers(8_000, 200_000), min_size=1, max_size=4), bitrate=st.floats(200, 1400))

@@ -142,16 +142,17 @@ def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: flo
     from ..codec import DTMCodec
     from ..hub import DEFAULT_MODEL, bundled_models
 
-    name = str(DEFAULT_MODEL if model is None else model)
-    codec = DTMCodec.from_pretrained(name)
+    chosen = DEFAULT_MODEL if model is None else model
+    codec = DTMCodec.from_pretrained(chosen)
     rate = codec.config.sample_rate
     noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
     codec.encode(noise, rate, bitrate=bitrate, tau=tau)
     used_tau = None if bitrate is not None else tau if tau is not None else float(codec.tau)
     if used_tau is not None and math.isnan(used_tau):  # untrained: each utterance is calibrated on its own
         used_tau = None
-    if name not in bundled_models() and Path(name).is_dir():
-        name = str(Path(name).resolve())  # workers may run elsewhere
+    name = str(chosen)
+    if not isinstance(chosen, str) or (name not in bundled_models() and Path(name).is_dir()):
+        name = str(Path(chosen).resolve())  # workers may run elsewhere
     return _Model(name, codec.model_id, codec.config, used_tau)
 
 

@@ -70,6 +70,7 @@ def _block_bias(lengths: tuple[int, ...], window: int, device: torch.device) -> 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
     """Attention of each step to those within the window in its own sequence. q, k, v: (S, H, d) -> (S, H, d)."""
+    q, k = q.to(v.dtype), k.to(v.dtype)  # autocast on CUDA leaves what is normalised in 32 bits
     if flash_attn_varlen_func is not None and q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
         ends = torch.tensor((0, *plan.lengths), device=q.device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
         longest, reach = max(plan.lengths), (plan.window, plan.window)
@@ -117,7 +118,7 @@ class BlockAttention(torch.autograd.Function):
         keys, values = (_neighbourhoods(x, window).contiguous() for x in (k, v))
         weights = (queries @ keys.transpose(2, 3)).add_(bias)
         # a padding query sees padding keys only, so every row has a finite maximum
-        weights = torch.softmax(weights, -1)  # (blocks, H, window, 3 window)
+        weights = torch.softmax(weights, -1, dtype=weights.dtype)  # (blocks, H, window, 3 window)
         attended = weights @ values
         ctx.save_for_backward(queries, keys, values, weights, attended)
         return _unblock(attended)

@@ -56,7 +56,7 @@ class VectorQuantizer(nn.Module):
     def forward(self, z2: Tensor) -> QuantizerOutput:
         """z2: (S, D)"""
         with torch.autocast(z2.device.type, enabled=False):
-            latents = F.normalize(self.project_in(z2.float()), dim=-1)
+            latents = self._latents(z2)
             codes = self._nearest(latents)
             chosen = F.normalize(F.embedding(codes, self.codebook), dim=-1)
             commitment = (latents - chosen.detach()).square().sum(-1).mean()
@@ -66,12 +66,17 @@ class VectorQuantizer(nn.Module):
 
     def encode(self, z2: Tensor) -> Tensor:
         """(S, D) -> (S,)"""
-        return self._nearest(F.normalize(self.project_in(z2.float()), dim=-1))
+        with torch.autocast(z2.device.type, enabled=False):
+            return self._nearest(self._latents(z2))
 
     def decode(self, codes: Tensor) -> Tensor:
         """(S,) -> (S, D)"""
-        values: Tensor = self.project_out(F.normalize(F.embedding(codes, self.codebook), dim=-1))
+        with torch.autocast(codes.device.type, enabled=False):
+            values: Tensor = self.project_out(F.normalize(F.embedding(codes, self.codebook), dim=-1))
         return values
+
+    def _latents(self, z2: Tensor) -> Tensor:
+        return F.normalize(self.project_in(z2.float()), dim=-1)
 
     @torch.no_grad()
     def vectors(self) -> Tensor:
@@ -128,11 +133,13 @@ class FiniteScalarQuantizer(nn.Module):
 
     def encode(self, z2: Tensor) -> Tensor:
         """(S, D) -> (S,)"""
-        return self._codes(self._bound(self.project_in(z2.float())))
+        with torch.autocast(z2.device.type, enabled=False):
+            return self._codes(self._bound(self.project_in(z2.float())))
 
     def decode(self, codes: Tensor) -> Tensor:
         """(S,) -> (S, D)"""
-        values: Tensor = self.project_out(self._points(codes))
+        with torch.autocast(codes.device.type, enabled=False):
+            values: Tensor = self.project_out(self._points(codes))
         return values
 
     def vectors(self) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 
 from ..encoded import Layout
 from ..errors import RateError
@@ -25,7 +27,7 @@ class RateRequest:
         if len(given) > 1:
             raise RateError(f"{' and '.join(given)} were given; allowed: one of bitrate, token_rate, tau")
         for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
                 raise RateError(f"{name} = {value!r}; allowed: a number > 0")
 
     @property
@@ -44,6 +46,10 @@ class RateRequest:
         """Steps per token that meet the request at a fixed rate; `only` is the one stride that a network can do."""
         if self.is_open:
             return default
+        if self.tau is not None:
+            if only is not None and int(self.tau) != only:
+                raise RateError(f"tau = {self.tau:g} with conv resampling; allowed: {only}, the stride of the network")
+            return max(1, int(self.tau))
         frame_rate = layout.sample_rate / layout.hop_length
         asked, per_token, unit = self.token_rate, 1, "Hz"
         if asked is None:

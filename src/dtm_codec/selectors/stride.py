@@ -19,6 +19,9 @@ class Stride(Selector):
         return features[..., :0]
 
     def _decide(self, statistics: Tensor, tau: float) -> Tensor:
-        span = max(1, min(int(tau), self.s_max or int(tau)))
-        mask = torch.arange(statistics.shape[-2], device=statistics.device) % span == 0
+        mask = torch.arange(statistics.shape[-2], device=statistics.device) % self.span(tau) == 0
         return mask.repeat(*statistics.shape[:-2], 1)
+
+    def span(self, tau: float) -> int:
+        """Frames per kept frame."""
+        return max(1, min(int(tau), self.s_max or int(tau)))
