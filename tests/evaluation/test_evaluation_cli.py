@@ -55,11 +55,12 @@ def test_bench_times_in_turns_and_measures_memory(
 ) -> None:
     ours = f"dtm:{models / 's-vfr-50' / 'export'}"
     options = ("--seconds", 2, "--rounds", 2, "--memory", "1,2", "-o", tmp_path / "bench.json")
-    assert run("bench", ours, "identity", *options) == 0
-    first, second = json.loads((tmp_path / "bench.json").read_text())
+    assert run("bench", ours, "identity", f"{ours}?selector=dp&s_max=4", *options) == 0
+    first, second, swapped = json.loads((tmp_path / "bench.json").read_text())
     assert first["encode_ratio"] == first["decode_ratio"] == 1.0
     assert second["encode_ratio"] < 1
     assert 0 < first["selector_share"] < 100
+    assert 0 < swapped["selector_share"] < 100
     assert second["selector_share"] is None
     assert set(first["peak_mb"]) == {"1.0", "2.0"}
     assert 50 < second["peak_mb"]["1.0"] < first["peak_mb"]["1.0"] < 2000  # a process of its own, not this one's peak

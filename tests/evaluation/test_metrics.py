@@ -183,6 +183,7 @@ def test_spelling_numbers_case_and_marks_are_no_errors(parrot: Parrot, says: str
 
 def test_without_text_or_in_a_foreign_language_there_is_no_value(parrot: Parrot) -> None:
     assert heard(parrot, "x", None) is None
+    assert heard(parrot, "x", "[laughter] Um.") is None  # nothing is left of it
     assert heard(parrot, "x", "...") is None
     assert heard(parrot, "x", "guten tag", "de") is None
     assert heard(parrot, "x", "good day", None) is not None

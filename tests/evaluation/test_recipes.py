@@ -10,7 +10,9 @@ from dtm_codec.config import SMALL_PRESETS
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import paper, recipes, systems
 from dtm_codec.evaluation.models import Models
-from dtm_codec.evaluation.recipes.run import RecipeRunner, Settings
+from dtm_codec.evaluation.recipes.run import Choice, RecipeRunner, Settings
+from dtm_codec.evaluation.specs import Spec
+from dtm_codec.evaluation.systems.plain import Identity
 
 yaml = pytest.importorskip("yaml")
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -56,7 +58,8 @@ def cooked(models: Path, manifest: Path, tmp_path: Path, monkeypatch: pytest.Mon
     """The report of all recipes that need no peer programs, with two tiny models."""
     pytest.importorskip("pyarrow")
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(RecipeRunner, "_reason", lambda self, name: "" if name == "identity" else "not installed")
+    absent = Choice(None, "not installed")
+    monkeypatch.setattr(RecipeRunner, "_peer", lambda self, name: Choice(name) if name == "identity" else absent)
     ratings = tmp_path / "ratings.csv"
     ratings.write_text("listener,trial,system,rating\nl1,t1,VFR,80\nl1,t1,FFR,70\nl2,t1,VFR,90\nl2,t1,FFR,60\n")
     settings = Settings(
@@ -109,6 +112,16 @@ def test_calibrated_rows_are_at_the_papers_rate(models: Path, manifest: Path, tm
     vfr = next(s for name, s in summary.systems.items() if "calibrate" in name)
     assert vfr.bps is not None
     assert vfr.bps.total == pytest.approx(800, rel=0.1)  # all three utterances have 800, the English two nearly
+
+
+def test_a_peer_named_in_short_is_found_in_the_results_by_its_full_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(systems, "build", lambda text: Identity(Spec(text, "in-full")))
+    runner = RecipeRunner(Settings(Models(tmp_path), [], tmp_path), lambda what: lambda done, total: None)
+    recipe = recipes.load("main")
+    row = next(row for row in recipe.rows if row.system)
+    assert runner.choice(recipe, row).system == f"{row.system}:in-full"
 
 
 def test_without_models_or_a_language_the_report_says_so(manifest: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtm_codec.errors import AudioError
+from dtm_codec.errors import AudioError, DTMCodecError
 from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.runner import evaluate
@@ -129,6 +129,14 @@ def test_processes_give_what_one_process_gives(models: Path, manifest: Path, tmp
     assert one == two
     first, second = (pyarrow.read_table(tmp_path / name / "utterances.parquet") for name in ("one", "two"))
     assert first.equals(second)
+
+
+def test_a_judge_that_cannot_be_loaded_is_one_clear_error(manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "speaker.onnx").write_bytes(b"no model")
+    judge = f"spk-sim:onnx?model={tmp_path / 'speaker.onnx'}"
+    with pytest.raises(DTMCodecError, match=r"speaker\.onnx"):
+        evaluate(["identity"], [judge], read_data(manifest), tmp_path / "run", jobs=2)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dtm_codec.evaluation.recipes.pairs import MetricChange
 from dtm_codec.evaluation.statistics import relative_change, weighted_mean
 
 values = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
@@ -36,6 +37,12 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 def test_change_is_positive_when_better_whichever_way_the_metric_points() -> None:
     assert np.isclose(relative_change([2.0, 2.0], [2.2, 2.2], [1, 1]).mean, 10)
     assert np.isclose(relative_change([5.0, 5.0], [4.0, 4.0], [1, 1], better=-1).mean, 20)
+
+
+def test_a_change_from_nothing_is_not_a_number_of_per_cent() -> None:
+    change = relative_change([0.0, 0.0], [0.0, 5.0], [1, 1], better=-1)
+    assert change.mean == -np.inf
+    assert MetricChange(0.0, 2.5, change).text == "from 0"
 
 
 def test_paired_interval_is_narrower_than_the_spread_of_the_set() -> None:

@@ -34,11 +34,20 @@ def test_librispeech(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     transcript = "84-121123-0000 GO ON\n84-121123-0001 I DID\n84-121123-0002 THE FILE IS MISSING\n"
     (chapter / "84-121123.trans.txt").write_text(transcript)
     manifest = tmp_path / "dev.jsonl"
-    assert prepare("librispeech", tmp_path / "LibriSpeech", manifest) == 2
+    assert prepare("librispeech", [tmp_path / "LibriSpeech"], manifest) == 2
     expected = "LibriSpeech/dev-clean/84/121123/84-121123-0000.flac"
     assert read(manifest)[0] == {"audio_filepath": expected, "duration": 1.0, "text": "go on", "speaker": "84"}
     assert "84-121123-0002.flac" in caplog.text
     assert [u.duration for u in find_utterances(manifest)] == [1.0, 0.5]
+
+
+def test_subsets_are_taken_and_no_others(tmp_path: Path) -> None:
+    for subset in ("train-clean-100", "train-clean-360", "dev-clean"):
+        chapter = tmp_path / subset / "1" / "2"
+        noise(chapter / "1-2-0.flac", 0.5)
+        (chapter / "1-2.trans.txt").write_text("1-2-0 GO ON\n")
+    assert prepare("librispeech", sorted(tmp_path.glob("train-*")), tmp_path / "train.jsonl") == 2
+    assert not any("dev-clean" in str(entry) for entry in read(tmp_path / "train.jsonl"))
 
 
 def test_mls(tmp_path: Path) -> None:
@@ -47,7 +56,7 @@ def test_mls(tmp_path: Path) -> None:
     (split / "transcripts.txt").write_text("6892_10049_000000\tmoże być\n", encoding="utf-8")
     (tmp_path / "manifests").mkdir()
     manifest = tmp_path / "manifests" / "polish.jsonl"
-    assert prepare("mls", tmp_path / "mls_polish", manifest) == 1
+    assert prepare("mls", [tmp_path / "mls_polish"], manifest) == 1
     (entry,) = read(manifest)
     assert (entry["text"], entry["speaker"]) == ("może być", "6892")
     assert find_utterances(manifest)[0].path.exists()
@@ -55,9 +64,9 @@ def test_mls(tmp_path: Path) -> None:
 
 def test_wrong_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no librispeech recordings"):
-        prepare("librispeech", tmp_path, tmp_path / "out.jsonl")
+        prepare("librispeech", [tmp_path], tmp_path / "out.jsonl")
     with pytest.raises(DataError, match="no such folder"):
-        prepare("mls", tmp_path / "missing", tmp_path / "out.jsonl")
+        prepare("mls", [tmp_path / "missing"], tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -87,5 +96,7 @@ def test_processes_read_different_shards(shards: str) -> None:
         stream = islice(batches(shards, CONFIG, rank=rank, world=2, **options), 8)
         seen.append({item.partition("@")[0] for batch in stream for item in batch.items})
     assert not seen[0] & seen[1]
+    with pytest.raises(DataError, match=r"no such shard: .*missing-0\.tar"):
+        batches(shards.replace("{000000..000002}", "missing-{0..2}"), CONFIG, rank=0, world=1, **options)
     with pytest.raises(DataError, match="3 shards for 4 processes"):
         batches(shards, CONFIG, rank=0, world=4, **options)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -174,6 +176,36 @@ def test_signals_end_a_run_with_a_checkpoint(
 def test_time_is_up_after_max_minutes(tmp_path: Path) -> None:
     last = train(support.tiny(tmp_path, "max_steps=1000000"), tmp_path / "run", max_minutes=0.001)
     assert 1 <= checkpoints.step_of(last) < 1000
+    assert DTMCodec.from_pretrained(tmp_path / "run" / "export").token_model is not None
+
+
+def test_a_run_killed_before_its_export_gets_it_when_resumed(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "max_steps=2", f"data.dev={support.SAMPLES}", "dev_utterances=1")
+    train(config, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "export")
+    for _ in range(2):
+        train(config, tmp_path / "run", resume=True)
+        assert (tmp_path / "run" / "export" / "model.safetensors").exists()
+    assert len([line for line in support.curve(tmp_path / "run") if "dev/pesq" in line]) == 2  # not a third time
+
+
+def test_discriminators_may_be_configured_anew_on_the_way(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train(support.tiny(tmp_path, "max_steps=4"), tmp_path / "run")
+    train(support.tiny(tmp_path, "max_steps=6", "discriminator.stft_channels=8"), tmp_path / "run", resume=True)
+    assert "discriminators begin anew" in caplog.text
+    assert "adversarial" in support.curve(tmp_path / "run")[-1]
+
+
+def test_a_fine_tuning_run_is_resumed_without_what_it_started_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(support.tiny(tmp_path, "max_steps=2"), tmp_path / "base")
+    tuned = [f"init_from={tmp_path / 'base'}", "model.selector.name=threshold"]
+    with caplog.at_level(logging.INFO):
+        train(support.tiny(tmp_path, "max_steps=1", *tuned), tmp_path / "run")
+    assert "tau" in caplog.text  # what is new is listed
+    shutil.rmtree(tmp_path / "base")
+    train(support.tiny(tmp_path, "max_steps=2", *tuned), tmp_path / "run", resume=True)
 
 
 def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path, whole: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
@@ -65,6 +66,11 @@ def test_memory_and_disk_give_the_same_crops(corpus: Path) -> None:
     for step in range(5):
         assert held[step].items == read[step].items
         torch.testing.assert_close(held[step].audio, read[step].audio, rtol=0, atol=1.1 / 32768)
+
+
+def test_worker_processes_get_a_dataset_that_can_be_sent(corpus: Path) -> None:
+    crops = Crops(OnDisk(find_utterances(corpus), 16_000), CONFIG, CROP, seed=3)
+    assert torch.equal(pickle.loads(pickle.dumps(crops))[5].audio, crops[5].audio)
 
 
 def test_long_recordings_come_up_as_often_as_they_are_long(corpus: Path) -> None:

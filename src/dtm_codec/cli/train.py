@@ -82,13 +82,16 @@ class Corpus(str, Enum):
 
 def prepare(
     corpus: Annotated[Corpus, typer.Argument(help="How the files lie.", show_default=False)],
-    folder: Annotated[Path, typer.Argument(help="Where they lie, unpacked.", show_default=False)],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Where they lie, unpacked: subsets, or all.", show_default=False),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Manifest to write (.jsonl).", show_default=False)],
 ) -> None:
     """Write a manifest of a corpus: path, duration, text and speaker of every recording."""
     from ..training.prepare import prepare as write_manifest
 
-    typer.echo(f"{write_manifest(corpus.value, folder, output)} recordings in {output}")
+    typer.echo(f"{write_manifest(corpus.value, folders, output)} recordings in {output}")
 
 
 def shard(

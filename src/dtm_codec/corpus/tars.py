@@ -47,10 +47,10 @@ class _Member(tarfile.TarInfo):
         """Read the next header."""
         try:
             return super().fromtarfile(tar)
-        except tarfile.EmptyHeaderError:
-            raise tarfile.SubsequentHeaderError("it ends without an end mark") from None
-        except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:
-            raise tarfile.SubsequentHeaderError(str(error)) from None
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the mark of the real end
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from None
 
 
 def _item(item_id: str, contents: Mapping[str, bytes]) -> Item:

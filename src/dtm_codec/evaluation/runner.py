@@ -76,7 +76,9 @@ def evaluate(
 
 
 def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int) -> Iterator[Result]:
-    if jobs <= 1 or len(tasks) <= 1:
+    if not tasks:
+        return
+    if jobs <= 1 or len(tasks) == 1:
         worker = _Worker(judged, judges)
         yield from map(worker, tasks)
         return
@@ -132,7 +134,8 @@ class _Worker:
         return self._last[1]
 
 
-_worker: _Worker | None = None
+_worker: Callable[[_Task], Result]
+"""Of this process."""
 
 
 def _start_worker(system_names: list[str], metric_names: list[str]) -> None:
@@ -149,9 +152,16 @@ def _start_worker(system_names: list[str], metric_names: list[str]) -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
-    _worker = _Worker(list(map(systems.build, system_names)), metrics.build_all(metric_names))
+    try:
+        _worker = _Worker(list(map(systems.build, system_names)), metrics.build_all(metric_names))
+    except DTMCodecError as error:
+        message = str(error)
+
+        def refuse(task: _Task) -> Result:
+            raise DTMCodecError(message)
+
+        _worker = refuse
 
 
 def _work(task: _Task) -> Result:
-    assert _worker is not None
     return _worker(task)

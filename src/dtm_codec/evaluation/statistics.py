@@ -42,7 +42,7 @@ def relative_change(before: npt.ArrayLike, after: npt.ArrayLike, weights: npt.Ar
     old, new = _resampled_means(first * weight, weight), _resampled_means(second * weight, weight)
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = better * 100 * (new - old) / np.abs(old)
-        mean = better * 100 * float((second - first) @ weight) / abs(float(first @ weight))
+        mean = float(better * 100 * ((second - first) @ weight) / np.abs(first @ weight))
     changes = changes[np.isfinite(changes)]
     low, high = np.percentile(changes, _LEVELS) if changes.size else (np.nan, np.nan)
     return Estimate(mean, float(low), float(high), first.size)

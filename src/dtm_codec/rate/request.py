@@ -27,7 +27,7 @@ class RateRequest:
         if len(given) > 1:
             raise RateError(f"{' and '.join(given)} were given; allowed: one of bitrate, token_rate, tau")
         for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise RateError(f"{name} = {value!r}; allowed: a number > 0")
 
     @property

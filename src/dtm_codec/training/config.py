@@ -15,7 +15,7 @@ from ..errors import ConfigError, MissingExtraError
 
 Logger = Literal["tensorboard", "wandb"]
 Strategy = Literal["auto", "ddp", "fsdp"]
-Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
+Precision = Literal["32-true", "bf16-mixed"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class OptimizerConfig(Validated):
         for name in ("lr", "min_lr", "clip"):
             value = getattr(self, name)
             require(0 < value < math.inf, f"optimizer.{name}", value, "> 0")
+        require(self.min_lr <= self.lr, "optimizer.min_lr", self.min_lr, f"at most lr = {self.lr:g}")
         require(self.warmup_steps >= 0, "optimizer.warmup_steps", self.warmup_steps, ">= 0")
         require(
             self.decay_steps > self.warmup_steps,
@@ -193,8 +194,9 @@ class TrainConfig(Validated):
     """Moving average of the weights, used for dev scores and export; it is shorter over the first steps."""
     quantize_from: int = 0
     """First step that quantizes; until then vectors pass the bottleneck as they are and the codebook follows them."""
-    revive_after: int = 1_000
-    """A code unused for this many steps is moved to where the encoder's vectors are; 0: never."""
+    revive_after: int = 0
+    """A code unused for this many steps is moved to where the encoder's vectors are; 0: never, as in the paper's
+    lineage (BigCodec, DAC)."""
 
     precision: Precision = "bf16-mixed"
     accelerator: str = "auto"
@@ -238,8 +240,6 @@ class TrainConfig(Validated):
         require(self.checkpoint_minutes > 0, "checkpoint_minutes", self.checkpoint_minutes, "> 0")
         require(self.token_minutes >= 0, "token_minutes", self.token_minutes, ">= 0")
         require(self.dev_utterances >= 0, "dev_utterances", self.dev_utterances, ">= 0")
-        scaled = self.strategy == "fsdp" and self.precision == "16-mixed"
-        require(not scaled, "precision", self.precision, "32-true or bf16-mixed with strategy fsdp")
         require(self.crop_samples > 1024, "data.crop_seconds", self.data.crop_seconds, "over 1024 samples")
         judged = self.discriminator.crop_seconds
         if judged is not None:

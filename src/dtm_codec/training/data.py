@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -179,14 +179,16 @@ class Crops(Dataset[Batch]):
         self._local = range(rank * config.batch_size // world, (rank + 1) * config.batch_size // world)
         slots = np.maximum(1, np.rint(recordings.lengths / crop_samples)).astype(np.int64)
         self._recording_of_slot = np.repeat(np.arange(slots.size), slots)
-        self._permutation = lru_cache(maxsize=2)(self._draw_permutation)
+        self._drawn = (-1, self._recording_of_slot)
 
     def __getitem__(self, step: int) -> Batch:
         crops = [self._crop(step * self._config.batch_size + i) for i in self._local]
         return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
 
-    def _draw_permutation(self, epoch: int) -> npt.NDArray[np.int64]:
-        return np.random.default_rng((self._seed, 0, epoch)).permutation(self._recording_of_slot)
+    def _permutation(self, epoch: int) -> npt.NDArray[np.int64]:
+        if self._drawn[0] != epoch:
+            self._drawn = epoch, np.random.default_rng((self._seed, 0, epoch)).permutation(self._recording_of_slot)
+        return self._drawn[1]
 
     def _crop(self, index: int) -> tuple[Samples, str]:
         """The index-th crop since the start of training, counted over all processes."""
@@ -238,8 +240,16 @@ def batches(
     recordings = open_recordings(source, config, sample_rate)
     crops = Crops(recordings, config, crop_samples, seed, rank, world)
     workers = 0 if isinstance(recordings, InMemory) else config.workers
-    loader: DataLoader[Batch] = DataLoader(crops, batch_size=None, sampler=_StepsFrom(step), num_workers=workers)
+    loader: DataLoader[Batch] = DataLoader(
+        crops, batch_size=None, sampler=_StepsFrom(step), num_workers=workers, worker_init_fn=leave_signals
+    )
     return iter(loader)
+
+
+def leave_signals(worker: int) -> None:
+    """Signals to end are the main process's business: it ends its workers itself, after a checkpoint."""
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, signal.SIG_IGN)
 
 
 class _StepsFrom(torch.utils.data.Sampler[int]):

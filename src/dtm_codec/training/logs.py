@@ -19,8 +19,16 @@ from .config import TrainConfig
 
 log = logging.getLogger(__name__)
 
+CONSOLE = Console(stderr=True)
+"""Messages appear above the progress bar, not in it."""
+
 METRICS_FILE = "metrics.jsonl"
 PLOTTED = ("mel", "quantizer", "adversarial", "feature_matching", "discriminator", "keep_ratio", "dev/pesq")
+
+
+def log_to_console() -> None:
+    """Let what the run says be seen."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=CONSOLE)])
 
 
 class RunLog:
@@ -31,7 +39,6 @@ class RunLog:
         self._enabled = enabled
         self._tensorboard: Any = None
         self._wandb: Any = None
-        console = Console(stderr=True)
         columns = (
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -39,10 +46,9 @@ class RunLog:
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[status]}"),
         )
-        self._progress = Progress(*columns, console=console, disable=not enabled, refresh_per_second=2)
+        self._progress = Progress(*columns, console=CONSOLE, disable=not enabled, refresh_per_second=2)
         if not enabled:
             return
-        logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=console)])
         self._task = self._progress.add_task("train", total=config.max_steps, completed=step, status="")
         self._path = folder / METRICS_FILE
         kept = [json.dumps(line) for line in read_metrics(self._path) if line["step"] <= step]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from ..audio import audio_info
-from ..errors import AudioError, MissingExtraError
+from ..errors import AudioError, import_extra
 from ..files import write_atomically
 from .data import DataError, read_manifest
 
@@ -21,13 +21,12 @@ log = logging.getLogger(__name__)
 Corpus = Literal["librispeech", "mls"]
 
 
-def prepare(corpus: Corpus, folder: str | PathLike[str], manifest: str | PathLike[str]) -> int:
-    """Write a manifest of all recordings under `folder` and return how many there are."""
-    root, target = Path(folder), Path(manifest)
-    if not root.is_dir():
-        raise DataError(f"no such folder: {root}")
-    if not target.parent.is_dir():
-        raise DataError(f"no such folder: {target.parent}")
+def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: str | PathLike[str]) -> int:
+    """Write a manifest of all recordings under `folders`, a corpus or subsets of it; returns how many there are."""
+    roots, target = [Path(folder) for folder in folders], Path(manifest)
+    for folder in (*roots, target.parent):
+        if not folder.is_dir():
+            raise DataError(f"no such folder: {folder}")
 
     def entry(found: tuple[Path, str, str]) -> dict[str, Any] | None:
         path, text, speaker = found
@@ -40,9 +39,10 @@ def prepare(corpus: Corpus, folder: str | PathLike[str], manifest: str | PathLik
         return {"audio_filepath": relative, "duration": duration, "text": text, "speaker": speaker}
 
     with ThreadPoolExecutor() as pool:
-        entries = [e for e in pool.map(entry, _WALKS[corpus](root)) if e is not None]
+        found = (recording for root in roots for recording in _WALKS[corpus](root))
+        entries = [e for e in pool.map(entry, found) if e is not None]
     if not entries:
-        raise DataError(f"no {corpus} recordings with transcripts under {root}")
+        raise DataError(f"no {corpus} recordings with transcripts under {', '.join(map(str, roots))}")
     write_atomically(target, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in entries).encode())
     return len(entries)
 
@@ -74,10 +74,7 @@ def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per
 
     The files are taken as they are: audio under its own suffix, the manifest's entry beside it as JSON.
     """
-    try:
-        import webdataset
-    except ImportError as error:
-        raise MissingExtraError("webdataset", "train") from error
+    webdataset = import_extra("webdataset", "train")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:

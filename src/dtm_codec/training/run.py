@@ -20,10 +20,11 @@ from ..codec import DTMCodec
 from ..errors import MissingExtraError
 from ..evaluation.metrics import build_all
 from ..files import write_atomically
+from ..hub import WEIGHTS_FILE
 from . import checkpoints, dev
 from .config import TrainConfig
 from .data import Batch, DataError, batches, find_utterances, is_shards
-from .logs import RunLog, plot_losses
+from .logs import RunLog, log_to_console, plot_losses
 from .publishing import averaged_codec, token_statistics
 from .sharding import sharding_strategy
 from .trainer import Trainer, TrainingError
@@ -55,8 +56,10 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
         precision=config.precision,
     )
     fabric.launch()
+    if fabric.is_global_zero:
+        log_to_console()
     folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, fabric)
+    trainer = Trainer(config, fabric, resumed=last is not None)
     if last is not None:
         trainer.load_state(checkpoints.load(last))
         log.info("resumed from %s", last)
@@ -90,6 +93,9 @@ class Run:
         stream = self._batches()
         run_log = RunLog(self.folder, config, trainer.step, enabled=self.fabric.is_global_zero)
         with _stop_signals() as stopped, run_log:
+            if trainer.step >= max_steps and not self._is_exported():  # killed after its last checkpoint
+                self._save(export=True, final=True)
+                self._evaluate(run_log)
             while trainer.step < max_steps:
                 try:
                     metrics = trainer.train_step(next(stream))
@@ -107,8 +113,9 @@ class Run:
                     bool(stopped),
                 )
                 over = over or interrupted or step == max_steps
-                if over or waited or step % config.checkpoint_every == 0 or step % config.keep_every == 0:
-                    self._save()
+                kept = step % config.keep_every == 0
+                if over or waited or step % config.checkpoint_every == 0 or kept:
+                    self._save(export=over or kept, final=over and not interrupted)
                     saved = time.monotonic()
                 if step % config.dev_every == 0 or (over and not interrupted):
                     self._evaluate(run_log)
@@ -137,13 +144,18 @@ class Run:
             return list(flags)
         return [total > 0 for total in self.fabric.all_reduce(torch.tensor(flags).float(), reduce_op="sum").tolist()]
 
-    def _save(self) -> None:
+    def _save(self, *, export: bool, final: bool) -> None:
         step, state = self.trainer.step, self.trainer.state()
         if self.fabric.is_global_zero:
             checkpoints.save(self.folder, step, state, self.config.keep_every)
-            if step % self.config.keep_every == 0 or step == self.config.max_steps:
-                self._export(state["average"], final=step == self.config.max_steps)
+            if export:
+                self._export(state["average"], final)
         self.fabric.barrier()
+
+    def _is_exported(self) -> bool:
+        """Whether the export is of the last checkpoint."""
+        last, weights = checkpoints.latest(self.folder), self.folder / "export" / WEIGHTS_FILE
+        return last is not None and weights.exists() and weights.stat().st_mtime >= last.stat().st_mtime
 
     def _export(self, average: dict[str, Tensor], final: bool) -> None:
         """The averaged weights as a model folder; at the end with token statistics of the training speech."""

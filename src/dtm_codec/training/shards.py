@@ -1,13 +1,16 @@
 """Crops from WebDataset tar shards, for corpora that live on a cluster's storage.
 
-Shards are streamed, each by one worker of one process, so the position in the data cannot be set exactly: a resumed
-run starts new epochs in an order drawn from (seed, step). Loss curves then agree in distribution, not in every bit.
+Each process streams its own share of the shards, in an order drawn with replacement from (seed, step), so the position
+in the data cannot be set exactly: after a resume, loss curves agree in distribution, not in every bit.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..audio import READ_SUFFIXES, read_audio
-from ..errors import AudioError, MissingExtraError
+from ..errors import AudioError, import_extra
 from .config import DataConfig
-from .data import Batch, DataError, with_gain
+from .data import Batch, DataError, leave_signals, with_gain
 
 log = logging.getLogger(__name__)
 
@@ -29,35 +32,37 @@ def shard_batches(
     source: str, config: DataConfig, sample_rate: int, crop_samples: int, seed: tuple[int, int], rank: int, world: int
 ) -> Iterator[Batch]:
     """Endless batches of one process."""
-    try:
-        import webdataset
-    except ImportError as error:
-        raise MissingExtraError("webdataset", "train") from error
+    webdataset = import_extra("webdataset", "train")
     if config.batch_size % world:
         raise DataError(f"data.batch_size = {config.batch_size}; allowed: a multiple of the {world} processes")
     urls = webdataset.shardlists.expand_urls(source)
-    workers = max(1, config.workers)
+    for url in urls:
+        if "://" not in url and not url.startswith("pipe:") and not Path(url).is_file():
+            raise DataError(f"no such shard: {url}")
     if len(urls) < world:
         raise DataError(f"{len(urls)} shards for {world} processes; allowed: at least one each")
     mine = urls[rank::world]
-    workers = min(workers, len(mine))
     number = int(np.random.SeedSequence(seed).generate_state(1)[0])
-
-    def crops(samples: Iterable[dict[str, Any]]) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
-        worker = torch.utils.data.get_worker_info()
-        draw = np.random.default_rng((*seed, rank, worker.id if worker is not None else 0))
-        for sample in samples:
-            yield from _crops_of(sample, config, sample_rate, crop_samples, draw)
-
+    crops = partial(_crops, config=config, sample_rate=sample_rate, length=crop_samples, seed=(*seed, rank))
     dataset = webdataset.DataPipeline(
         webdataset.ResampledShards(mine, seed=number, deterministic=True),
         webdataset.tarfile_to_samples(handler=webdataset.warn_and_continue),
         crops,
-        webdataset.shuffle(SHUFFLE_BUFFER, initial=min(SHUFFLE_BUFFER, 4 * config.batch_size)),
+        webdataset.shuffle(SHUFFLE_BUFFER, initial=min(SHUFFLE_BUFFER, 4 * config.batch_size), rng=Random(number)),
         webdataset.batched(config.batch_size // world, collation_fn=_collate, partial=False),
     )
-    loader: DataLoader[Batch] = DataLoader(dataset, batch_size=None, num_workers=workers)
+    workers = min(max(1, config.workers), len(mine))
+    loader: DataLoader[Batch] = DataLoader(dataset, batch_size=None, num_workers=workers, worker_init_fn=leave_signals)
     return iter(loader)
+
+
+def _crops(
+    samples: Iterable[dict[str, Any]], config: DataConfig, sample_rate: int, length: int, seed: tuple[int, ...]
+) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
+    worker = torch.utils.data.get_worker_info()
+    draw = np.random.default_rng((*seed, worker.id if worker is not None else 0))
+    for sample in samples:
+        yield from _crops_of(sample, config, sample_rate, length, draw)
 
 
 def _crops_of(

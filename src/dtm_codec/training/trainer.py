@@ -86,14 +86,15 @@ class _Generator(nn.Module):
 class Trainer:
     """The state of a run and what one step does to it."""
 
-    def __init__(self, config: TrainConfig, fabric: Any) -> None:
+    def __init__(self, config: TrainConfig, fabric: Any, *, resumed: bool = False) -> None:
+        """`resumed`: a checkpoint will be loaded, so what a fine-tuning run started from is not needed again."""
         self.config = config
         self.fabric = fabric
         self.step = 0
         torch.manual_seed(config.seed)
         self.codec = DTMCodec(config.model).train()
         self.discriminators = Discriminators(config.discriminator)
-        if config.init_from is not None:
+        if config.init_from is not None and not resumed:
             for line in initialize_from(config.init_from, self.codec, self.discriminators):
                 log.info(line)
         if config.compile:
@@ -302,12 +303,16 @@ class Trainer:
             raise CheckpointError("the run to resume trains another model; fine-tune it with init_from")
         if state["config"]["seed"] != self.config.seed:
             raise CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")
-        for name, module in (("codec", self.codec), ("discriminators", self.discriminators)):
-            module.load_state_dict(split(state[name], module.state_dict()))
+        parts = [("codec", "optimizer"), ("discriminators", "discriminator_optimizer")]
+        own = self.discriminators.state_dict()
+        if {k: t.shape for k, t in own.items()} != {k: t.shape for k, t in state["discriminators"].items()}:
+            log.warning("the discriminators begin anew: those of the checkpoint are configured differently")
+            parts.pop()
+        for module_name, optimizer_name in parts:
+            module, optimizer = getattr(self, module_name), getattr(self, optimizer_name)
+            module.load_state_dict(split(state[module_name], module.state_dict()))
+            optimizer.load_state_dict(split_optimizer(state[optimizer_name], optimizer))
         self.average.load(split(state["average"], self.average.weights))
-        for name in ("optimizer", "discriminator_optimizer"):
-            optimizer = getattr(self, name)
-            optimizer.load_state_dict(split_optimizer(state[name], optimizer))
         self.step = state["step"]
         if self.steers and state["controller"] is not None:
             self._start_controller(torch.empty(0))

@@ -42,7 +42,7 @@ class MelDistance(Metric):
 
 
 class STFTDistance(Metric):
-    """Multi-scale STFT distance: log-magnitude and magnitude L1 at windows 2048 and 512, as DAC defines it."""
+    """Multi-scale STFT distance: log-power and magnitude L1 at windows 2048 and 512, as DAC defines it."""
 
     label = "STFT"
     decimals = 3
@@ -53,7 +53,7 @@ class STFTDistance(Metric):
     @property
     def judge(self) -> str:
         """A formula."""
-        return "multi-scale STFT L1, log10 and linear, windows 2048 and 512 (formula)"
+        return "multi-scale STFT L1, log10 of the power and magnitude, windows 2048 and 512 (formula)"
 
     def load(self) -> None:
         """Nothing to load."""
@@ -63,7 +63,7 @@ class STFTDistance(Metric):
         total = 0.0
         for window in self.windows:
             reference, decoded = (_magnitudes(x, window) for x in (sample.reference, sample.decoded))
-            total += _log_distance(reference, decoded) + float((reference - decoded).abs().mean())
+            total += 2 * _log_distance(reference, decoded) + float((reference - decoded).abs().mean())
         return Score(total)
 
 

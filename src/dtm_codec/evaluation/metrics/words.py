@@ -51,8 +51,8 @@ class _ErrorRate(Metric):
         return Score(100 * errors / length, weight=length, note=heard)
 
     def score(self, sample: Sample) -> Score | None:
-        """As any metric, and None for a text without words."""
-        if not any(map(str.isalnum, sample.text or "")):
+        """As any metric, and None for a text without words: the normaliser leaves out hesitations and brackets."""
+        if not any(map(str.isalnum, normalise(sample.text or "", sample.language or "en"))):
             return None
         return super().score(sample)
 

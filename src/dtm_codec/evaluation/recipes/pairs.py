@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ class MetricChange:
     @property
     def text(self) -> str:
         """Change and interval."""
+        if not math.isfinite(self.percent.mean):
+            return "from 0"
         return f"{self.percent.mean:+.1f}%, {self.percent.low:+.1f} … {self.percent.high:+.1f}"
 
 

@@ -69,7 +69,7 @@ class RecipeRunner:
     _summaries: dict[tuple[str, ...], Summary] = field(default_factory=dict)
     _without_data: dict[tuple[str, ...], str] = field(default_factory=dict)
     """Conditions that no utterance of the test set meets."""
-    _reasons: dict[str, str] = field(default_factory=dict)
+    _peers: dict[str, Choice] = field(default_factory=dict)
 
     def run(self, recipes: Sequence[Recipe]) -> list[Path]:
         """Run and write the report; returns its files."""
@@ -91,8 +91,7 @@ class RecipeRunner:
     def choice(self, recipe: Recipe, row: RecipeRow) -> Choice:
         """The system of a row, or why there is none."""
         if row.system:
-            reason = self._reason(row.system)
-            return Choice(None, reason) if reason else Choice(row.system)
+            return self._peer(row.system)
         assert row.model is not None
         model = self.settings.models.find(row.model)
         if model:
@@ -117,16 +116,16 @@ class RecipeRunner:
         query = "&".join(filter(None, options))
         return f"dtm:{model}" + (f"?{query}" if query else "")
 
-    def _reason(self, system: str) -> str:
-        """Why a peer cannot run here; empty if it can."""
-        if system not in self._reasons:
+    def _peer(self, text: str) -> Choice:
+        """A peer by its full name, or why it cannot run here."""
+        if text not in self._peers:
             try:
-                peer = systems.build(system)
+                peer = systems.build(text)
                 _ = peer.identity  # a program that is not installed cannot tell
-                self._reasons[system] = peer.missing
+                self._peers[text] = Choice(None, peer.missing) if peer.missing else Choice(peer.name)
             except DTMCodecError as error:
-                self._reasons[system] = str(error)
-        return self._reasons[system]
+                self._peers[text] = Choice(None, str(error))
+        return self._peers[text]
 
     def _judge(self, where: tuple[str, ...], recipes: Sequence[Recipe]) -> None:
         try:
