@@ -203,6 +203,8 @@ def test_a_stride_by_tau_is_a_whole_number_that_the_model_can_do(speech: np.ndar
     assert codec.encode(speech, 16_000, selector="stride", token_rate=10).layout.stride == 10
     capped = codec.encode(speech, 16_000, selector=SelectorConfig(name="stride", s_max=2), tau=5)
     assert capped.layout.stride == 2
+    with pytest.raises(RateError, match="every 10-th step with s_max = 2"):
+        codec.encode(speech, 16_000, selector=SelectorConfig(name="stride", s_max=2), token_rate=10)
     conv = tiny("s-conv")
     assert conv.encode(speech, 16_000, tau=2).layout.stride == 2
     for tau in (1.5, 4):

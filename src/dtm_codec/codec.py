@@ -244,7 +244,10 @@ class DTMCodec(Network):
         """The tau that meets the request for one utterance."""
         if isinstance(selector, Stride):
             only = self.config.stride if self.config.downsampler == "conv" else None
-            return float(request.stride(self.layout, self.config.stride, only))
+            stride = request.stride(self.layout, self.config.stride, only)
+            if request.tau is None and selector.span(stride) != stride:
+                raise RateError(f"every {stride}-th step with s_max = {selector.s_max}; allowed: a stride up to s_max")
+            return float(stride)
         if request.tau is not None:
             return request.tau
         if not request.is_open:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 
@@ -139,6 +140,7 @@ def test_what_cannot_be_tokenized_is_listed_with_its_reason(tmp_path, tiny_model
     assert summary.metadata["counts"]["failures"] == 7
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names of any bytes")
 def test_names_need_not_be_utf_8(tmp_path, tiny_model, speech, rows):
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -211,6 +213,11 @@ def test_only_the_utterance_that_the_codec_refuses_fails(
     tokenize(manifest, tmp_path / "out", model=tiny_model)
     assert metadata(tmp_path / "out")["failures"] == [{"id": "0/utt00.wav", "reason": "this one cannot be done"}]
     assert len(rows(tmp_path / "out")) == 10
+
+
+def test_a_rate_may_be_a_numpy_number(manifest, tmp_path, tiny_model):
+    tokenize(manifest, tmp_path / "out", model=tiny_model, bitrate=np.int64(600))
+    assert metadata(tmp_path / "out")["bitrate"] == 600
 
 
 def test_a_second_run_does_nothing_again(manifest, tmp_path, tiny_model):

@@ -21,7 +21,7 @@ from lightning_fabric import Fabric
 from dtm_codec import DTMCodec
 from dtm_codec.training import checkpoints
 from dtm_codec.training.data import Batch, Crops, DataError, InMemory, find_utterances
-from dtm_codec.training.run import train
+from dtm_codec.training.run import _stop_signals, train
 from dtm_codec.training.trainer import Trainer, TrainingError
 
 
@@ -171,6 +171,13 @@ def test_signals_end_a_run_with_a_checkpoint(
     monkeypatch.setattr(Trainer, "train_step", step)
     last = train(support.tiny(tmp_path), tmp_path / "run")
     assert checkpoints.step_of(last) == 2
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    with pytest.raises(KeyboardInterrupt), _stop_signals() as stopped:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert stopped == [signal.SIGTERM]
 
 
 def test_time_is_up_after_max_minutes(tmp_path: Path) -> None:

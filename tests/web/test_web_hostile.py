@@ -15,6 +15,7 @@ from web_support import served
 from dtm_codec.audio import audio_bytes
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
+from dtm_codec.web.guard import LOOPBACK_NAMES
 
 GIGABYTE = 1 << 30
 
@@ -185,6 +186,12 @@ def test_other_names_and_other_sites_are_refused(demo_client: TestClient):
     sent = demo_client.post("/api/demo/clips", content=b"x", headers={"Origin": "http://evil.example"})
     assert_message(sent, 403)
     assert demo_client.get("/", headers={"Origin": "http://localhost"}).status_code == 200
+
+
+def test_a_name_that_was_given_is_answered_whatever_its_case(codec, client):
+    app = create_app(Demo(codec, "tiny"), hosts=(*LOOPBACK_NAMES, "Listen.Example.org"))
+    assert client(app).get("/", headers={"Host": "listen.example.org"}).status_code == 200
+    assert_message(client(app).get("/", headers={"Host": "evil.example"}), 400)
 
 
 def test_html_in_names_travels_as_text(listening_client: TestClient):

@@ -36,7 +36,7 @@ def serve(
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Another name that the server answers to, as a reverse proxy passes it on."),
+        typer.Option(metavar="HOST", help="Another name to answer to on loopback, as a reverse proxy passes it on."),
     ] = None,
     listening: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Serve this prepared listening test as the first page.")

@@ -8,9 +8,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Self
+from typing import TYPE_CHECKING
 
 from .items import AUDIO_SUFFIXES, SPEAKER_FIELDS, TEXT_FIELDS, Item, Part, Source, plain_text, text_field
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import math
+import multiprocessing
 import signal
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +22,7 @@ from ..codec import DTMCodec
 from ..errors import MissingExtraError
 from ..evaluation.metrics import build_all
 from ..files import write_atomically
-from ..hub import WEIGHTS_FILE
+from ..hub import CONFIG_FILE
 from . import checkpoints, dev
 from .config import TrainConfig
 from .data import Batch, DataError, batches, find_utterances, is_shards
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_minutes: float = math.inf) -> Path:
     """Train to `config.max_steps` or for `max_minutes`, whichever is first; returns the last checkpoint.
 
-    SIGINT and SIGTERM end the run after the current step, with a checkpoint.
+    SIGINT and SIGTERM end the run after the current step, with a checkpoint; a second one ends it at once.
     """
     try:
         from lightning_fabric import Fabric
@@ -93,7 +95,9 @@ class Run:
         stream = self._batches()
         run_log = RunLog(self.folder, config, trainer.step, enabled=self.fabric.is_global_zero)
         with _stop_signals() as stopped, run_log:
-            if trainer.step >= max_steps and not self._is_exported():  # killed after its last checkpoint
+            if (
+                trainer.step >= max_steps and self._agreed(not self._is_exported())[0]
+            ):  # killed after its last checkpoint
                 self._save(export=True, final=True)
                 self._evaluate(run_log)
             while trainer.step < max_steps:
@@ -115,7 +119,7 @@ class Run:
                 over = over or interrupted or step == max_steps
                 kept = step % config.keep_every == 0
                 if over or waited or step % config.checkpoint_every == 0 or kept:
-                    self._save(export=over or kept, final=over and not interrupted)
+                    self._save(export=over or kept, final=step == max_steps or (over and not interrupted))
                     saved = time.monotonic()
                 if step % config.dev_every == 0 or (over and not interrupted):
                     self._evaluate(run_log)
@@ -154,8 +158,8 @@ class Run:
 
     def _is_exported(self) -> bool:
         """Whether the export is of the last checkpoint."""
-        last, weights = checkpoints.latest(self.folder), self.folder / "export" / WEIGHTS_FILE
-        return last is not None and weights.exists() and weights.stat().st_mtime >= last.stat().st_mtime
+        last, written_last = checkpoints.latest(self.folder), self.folder / "export" / CONFIG_FILE
+        return last is not None and written_last.exists() and written_last.stat().st_mtime >= last.stat().st_mtime
 
     def _export(self, average: dict[str, Tensor], final: bool) -> None:
         """The averaged weights as a model folder; at the end with token statistics of the training speech."""
@@ -212,11 +216,19 @@ def _status(metrics: dict[str, float]) -> str:
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """A list that a SIGINT or SIGTERM is put into, instead of ending the process."""
+    """A list that a SIGINT or SIGTERM is put into, instead of ending the process; a second one ends it at once."""
     received: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        if received:
+            for reader in multiprocessing.active_children():
+                reader.kill()
+            raise KeyboardInterrupt
+        received.append(number)
+
     previous = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
     for kind in previous:
-        signal.signal(kind, lambda number, _: received.append(number))
+        signal.signal(kind, stop)
     try:
         yield received
     finally:

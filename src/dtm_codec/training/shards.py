@@ -61,8 +61,14 @@ def _crops(
 ) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
     worker = torch.utils.data.get_worker_info()
     draw = np.random.default_rng((*seed, worker.id if worker is not None else 0))
+    skipped = 0
     for sample in samples:
-        yield from _crops_of(sample, config, sample_rate, length, draw)
+        skipped += 1
+        for crop in _crops_of(sample, config, sample_rate, length, draw):
+            skipped = 0
+            yield crop
+        if skipped == 100:
+            raise DataError("100 recordings in a row cannot be read; the warnings above name them")
 
 
 def _crops_of(

@@ -39,7 +39,7 @@ class Guard:
     def __init__(self, app: ASGIApp, hosts: Iterable[str] | None, body_limits: Mapping[str, int]) -> None:
         """`hosts`: names this server answers to, None for any. `body_limits`: bytes by path, where not the default."""
         self.app = app
-        self.hosts = None if hosts is None else frozenset(hosts)
+        self.hosts = None if hosts is None else frozenset(map(str.lower, hosts))
         self.body_limits = body_limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
