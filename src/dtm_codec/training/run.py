@@ -95,10 +95,8 @@ class Run:
         stream = self._batches()
         run_log = RunLog(self.folder, config, trainer.step, enabled=self.fabric.is_global_zero)
         with _stop_signals() as stopped, run_log:
-            if (
-                trainer.step >= max_steps and self._agreed(not self._is_exported())[0]
-            ):  # killed after its last checkpoint
-                self._save(export=True, final=True)
+            if trainer.step >= max_steps and self._agreed(not self._is_exported())[0]:
+                self._save(export=True, final=True)  # the run was killed after its last checkpoint
                 self._evaluate(run_log)
             while trainer.step < max_steps:
                 try:
