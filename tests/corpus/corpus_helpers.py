@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,8 +78,9 @@ def children(pid: int) -> set[int]:
     """Processes that `pid` has started, and theirs."""
     found = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            found |= {int(child)} | children(int(child))
+        with suppress(OSError):  # a thread that has ended meanwhile
+            for child in task.read_text().split():
+                found |= {int(child)} | children(int(child))
     return found
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,12 @@ def two_workers(home):
 
 def actors() -> list[int]:
     """Processes of our Ray that hold a model."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(os.getpid())}
-    return sorted(pid for pid, command in commands.items() if b"MapWorker" in command)
+    found = []
+    for pid in children(os.getpid()):
+        with suppress(OSError):  # a process that has ended meanwhile
+            if b"MapWorker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return sorted(found)
 
 
 @pytest.mark.usefixtures("two_workers")

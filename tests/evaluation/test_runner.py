@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dtm_codec.errors import AudioError, DTMCodecError
 from dtm_codec.evaluation import systems
@@ -121,6 +123,16 @@ def test_a_judge_without_a_value_for_an_utterance_leaves_it_out(tmp_path: Path) 
     assert set(summary.systems["identity"].metrics) == {"mel"}
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As workers have: sums of two threads round differently."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_processes_give_what_one_process_gives(models: Path, manifest: Path, tmp_path: Path) -> None:
     calibrated = f"dtm:{models / 's-vfr-50' / 'export'}?bitrate=700&calibrate={manifest}"
     names, judges, utterances = ["identity", calibrated], ["stoi", "si-sdr"], read_data(manifest)

@@ -98,7 +98,7 @@ def tokenize(
     if ray is None:
         local.check_device(device)
     identity = _identify(model, bitrate, tau)
-    bitrate, tau = (None if rate is None else float(rate) for rate in (bitrate, tau))  # NumPy's would not go into JSON
+    bitrate, tau = (rate.item() if isinstance(rate, np.generic) else rate for rate in (bitrate, tau))  # fit for JSON
     folder = Path(out).resolve()
     if folder == Path(corpus).resolve():
         raise CorpusError(f"{out} is the corpus; allowed: another folder for the tokens, which may be inside it")
