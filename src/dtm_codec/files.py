@@ -1,10 +1,10 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and those of a folder."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,18 @@ def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def files_under(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """Files at any depth with one of these suffixes, in order. What is hidden is left alone, and what lies in a hidden
+    folder: it is half-written, an editor's, or a version control's."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in suffixes
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
+    )
 
 
 def write_atomically(path: str | PathLike[str], data: bytes) -> None:

@@ -180,6 +180,8 @@ def corpus(tmp_path: Path) -> Path:
         write_audio(path, sweep(0.2), 16_000)
     (tmp_path / "corpus" / "notes.txt").write_text("no audio")
     (tmp_path / "corpus" / ".hidden.wav").write_text("half-written")
+    (tmp_path / "corpus" / ".git").mkdir()
+    (tmp_path / "corpus" / ".git" / "object.wav").write_text("another program's")
     return tmp_path / "corpus"
 
 

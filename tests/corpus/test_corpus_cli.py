@@ -37,6 +37,13 @@ def test_a_finished_corpus_says_so_without_a_speed(manifest, tmp_path, tiny_mode
     assert "this run" not in capsys.readouterr().out
 
 
+def test_a_corpus_of_failures_alone_is_a_failure(tmp_path, tiny_model, capsys):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.wav").write_bytes(b"no audio")
+    assert run("tokenize", tmp_path / "corpus", "-o", tmp_path / "out", "-m", tiny_model) == 1
+    assert "1 failed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "words",
     [

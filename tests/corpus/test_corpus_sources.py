@@ -64,6 +64,8 @@ def test_a_manifest_carries_text_and_speaker(manifest, tmp_path, speech):
 def test_a_folder_lists_its_audio_and_nothing_else(manifest, tmp_path, speech):
     folder = manifest.parent
     (folder / ".hidden.wav").write_bytes(b"")
+    (folder / ".git" / "annex").mkdir(parents=True)
+    (folder / ".git" / "annex" / "object.wav").write_bytes(speech[0].wav)
     (folder / "notes.txt").write_text("no audio")
     (folder / "phone.m4a").write_bytes(b"audio that cannot be read is listed all the same")
     assert sorted(i.id for i in items(opened(folder, tmp_path))) == sorted(
@@ -137,6 +139,18 @@ def test_a_group_without_audio_is_a_problem_not_a_gap(tmp_path, speech):
     assert items(opened(path, tmp_path))[-1].problem == "no audio among its files: txt"
 
 
+def test_links_in_a_tar_are_problems_not_gaps(tmp_path, speech):
+    path = write_tar(tmp_path / "a.tar", speech[:2])
+    with tarfile.open(path, "a") as tar:
+        for name, kind in (("soft.wav", tarfile.SYMTYPE), ("hard.wav", tarfile.LNKTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, f"{speech[0].name}.wav"
+            tar.addfile(member)
+    found = items(opened(path, tmp_path))
+    assert [item.audio for item in found] == [speech[0].wav, speech[1].wav, None, None]
+    assert ["links" in item.problem for item in found[2:]] == [True, True]
+
+
 @pytest.mark.parametrize("group_rows", [1, 3, 100])
 def test_parquet_is_read_by_row_groups(tmp_path, speech, group_rows):
     folder = tmp_path / "tables"
@@ -189,6 +203,16 @@ def test_a_dataset_saved_to_disk(tmp_path, speech):
     assert [i.audio for i in items(opened(tmp_path / "hf.parquet", tmp_path))] == [r.wav for r in speech]
 
 
+@pytest.mark.parametrize("writer", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_both_arrow_formats_are_read(tmp_path, speech, writer):
+    rows = table(speech)
+    with writer(tmp_path / "a.arrow", rows.schema) as file:
+        file.write_table(rows, max_chunksize=3)
+    source = opened(tmp_path / "a.arrow", tmp_path)
+    assert [(i.audio, i.text) for i in items(source, 1)] == [(r.wav, r.text) for r in speech]
+    assert [part.items for part in source.parts(4)] == [6, 5]
+
+
 def test_the_fingerprint_follows_the_corpus(manifest, tmp_path):
     before = opened(manifest.parent, tmp_path).fingerprint
     assert opened(manifest.parent, tmp_path).fingerprint == before
@@ -208,6 +232,8 @@ def test_the_fingerprint_follows_the_corpus(manifest, tmp_path):
         ("[1]", "line 1 names no audio"),
         ('{"audio_filepath": "a.wav", "offset": "1"}', "offset = '1'"),
         ('{"audio_filepath": "a.wav", "offset": -1}', "offset = -1"),
+        ('{"audio_filepath": "a.wav", "offset": 0, "duration": Infinity}', "duration = inf"),
+        ('{"audio_filepath": "a.wav", "offset": NaN}', "offset = nan"),
     ],
 )
 def test_a_bad_manifest_is_refused_by_line(tmp_path, lines, message):

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser_support import Page, browser
@@ -16,6 +17,7 @@ from web_support import ADMIN, SYSTEMS, served
 from dtm_codec import DTMCodec
 from dtm_codec.audio import sample_path, write_audio
 from dtm_codec.encoded import Encoded
+from dtm_codec.errors import RateError
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
 from dtm_codec.web.listening.routes import RunningTest
@@ -174,6 +176,19 @@ def test_a_file_is_opened_and_a_bad_one_refused(demo: Page, tmp_path: Path):
     good.write_bytes(sample_path("amiable").read_bytes())
     demo["file"].send_keys(str(good))
     demo.until(lambda: demo.text("source-name") == "<b>name.flac", "a name is text")
+
+
+def test_what_belongs_to_the_clip_before_is_gone_at_once(demo: Page, monkeypatch: pytest.MonkeyPatch):
+    def busy(*_: object) -> dict[str, Any]:
+        raise RateError("not now")
+
+    monkeypatch.setattr(Demo, "encode", busy)
+    demo["file"].send_keys(str(sample_path("amiable")))
+    demo.until(lambda: "not now" in demo.text("message"), "no message")
+    assert demo.text("bits-total") == "–"
+    assert [demo[name].is_enabled() for name in ("hear-original", "hear-decoded", "download")] == [True, False, False]
+    assert demo["hear-original"].get_attribute("aria-pressed") == "true"
+    demo.complaints()  # the browser notes the refusal
 
 
 def test_a_recording_is_encoded(demo: Page):
@@ -350,9 +365,9 @@ def test_the_results_page_asks_for_its_token(page: Page, listening_url: str):
     page.complaints()  # the browser notes the refusal
 
 
-def test_a_server_that_was_down_costs_no_rating(page: Page, running: RunningTest, listening_url: str):
-    """Ratings that cannot be sent stay in the browser; the next attempt stores them."""
-    page.open(listening_url)
+def first_recording(page: Page, url: str) -> None:
+    """Come anew and pass the pages before the first trial."""
+    page.open(url)
     page.script("localStorage.clear()")
     page.driver.refresh()
     page.shows("welcome")
@@ -367,6 +382,11 @@ def test_a_server_that_was_down_costs_no_rating(page: Page, running: RunningTest
         page.press(Keys.PAGE_UP)
     page.press(Keys.ENTER)
     on_page(page, "Recording 1 of 3")
+
+
+def test_a_server_that_was_down_costs_no_rating(page: Page, running: RunningTest, listening_url: str):
+    """Ratings that cannot be sent stay in the browser; the next attempt stores them."""
+    first_recording(page, listening_url)
     rate_by_keys(page, running, 1)
     page.driver.execute_cdp_cmd("Network.enable", {})
     page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/api/listening/ratings"]})
@@ -378,6 +398,42 @@ def test_a_server_that_was_down_costs_no_rating(page: Page, running: RunningTest
     on_page(page, "Recording 2 of 3")
     assert len(running.store.ratings()) == 5
     page.complaints()  # the browser notes what was blocked
+
+
+def test_what_is_stored_cannot_be_changed_on_the_page(
+    page: Page, running: RunningTest, listening_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A save that breaks off in the middle: what the page shows in the end is what is stored."""
+    first_recording(page, listening_url)
+    rate_by_keys(page, running, 1)
+    rate, left = running.store.rate, [2]
+
+    def rate_two(*rating: Any) -> tuple[int, bool]:
+        if left[0] == 0:
+            raise OSError("the disk is full")
+        left[0] -= 1
+        return rate(*rating)
+
+    monkeypatch.setattr(running.store, "rate", rate_two)
+    page["next"].click()
+    page.until(lambda: "Not saved yet" in page.text("message"), "no message")
+    sliders = page.driver.find_elements(By.CSS_SELECTOR, "#stimuli input")
+    assert [slider.is_enabled() for slider in sliders] == [False, False, True, True, True]
+    sliders[2].send_keys(Keys.END)
+    shown = {slider.get_attribute("data-id"): int(slider.get_property("value")) for slider in sliders}
+    left[0] = 3
+    page["next"].click()
+    on_page(page, "Recording 2 of 3")
+    stored = {(rating.trial, rating.system): rating.rating for rating in running.store.ratings()}
+    known = running.session(1).stimuli
+    assert stored == {(known[name].utterance, known[name].system): value for name, value in shown.items()}
+    page.complaints()  # the browser notes the refusals
+
+
+def test_a_rating_where_the_slider_stands_already_counts(page: Page, listening_url: str):
+    first_recording(page, listening_url)
+    page.driver.find_element(By.CSS_SELECTOR, "#stimuli input").click()  # in the middle
+    assert "4 not rated" in page.text("missing")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

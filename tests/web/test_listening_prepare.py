@@ -91,6 +91,16 @@ def test_a_missing_file_is_named(folders: Path):
         load_test(folders / "out")
 
 
+def test_after_a_failure_it_can_be_tried_again(folders: Path, speech):
+    write_audio(folders / "original" / "a.wav", np.zeros_like(speech), 16_000)  # silence has no loudness to match
+    definition = load_definition(folders / "test.yaml")
+    with pytest.raises(AudioError):
+        prepare(definition, folders / "out", no_systems)
+    write_audio(folders / "original" / "a.wav", speech, 16_000)
+    prepare(definition, folders / "out", no_systems)
+    assert load_test(folders / "out").title == definition.title
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

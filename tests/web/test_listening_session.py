@@ -1,5 +1,7 @@
 import collections
+import dataclasses
 import json
+import shutil
 
 import pytest
 from fastapi.testclient import TestClient
@@ -44,6 +46,13 @@ def test_aliases_are_all_different_and_differ_between_listeners():
     one, two = make_session(TEST, SECRET, 1), make_session(TEST, SECRET, 2)
     assert len(one.stimuli) == 9 * 5
     assert not set(one.stimuli) & set(two.stimuli)
+
+
+def test_a_system_of_any_name_is_not_the_open_reference():
+    names = ("open", "hidden", "4:open")
+    session = make_session(dataclasses.replace(TEST, systems=("reference", "anchor", *names)), SECRET, 1)
+    assert len(session.stimuli) == 9 * 6
+    assert all(session.stimuli[page.reference].system == "reference" for page in session.trials)
 
 
 def test_only_trials_are_rated():
@@ -118,6 +127,13 @@ def test_a_second_submission_changes_nothing(listening_client: TestClient, runni
     assert listener.rate(stimulus, 30) == {"stimulus": stimulus, "rating": 70, "new": False}
     assert listener.state()["trial"]["stimuli"][0]["rating"] == 70
     assert [rating.rating for rating in running.store.ratings()] == [70]
+
+
+def test_one_file_has_every_rating_while_the_test_runs(running: RunningTest, tmp_path):
+    _, listener = running.store.add_listener("Ann")
+    running.store.rate(listener, "utt1", "poor", 70)
+    shutil.copy(running.folder / "ratings.sqlite", tmp_path / "copy.sqlite")
+    assert [rating.rating for rating in Store(tmp_path / "copy.sqlite").ratings()] == [70]
 
 
 def test_what_is_not_to_be_rated_is_not(listening_client: TestClient, running: RunningTest):

@@ -1,10 +1,15 @@
 import base64
 import dataclasses
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from web_support import served
 
 from dtm_codec import DTMCodec
 from dtm_codec.audio import audio_bytes, read_audio
@@ -70,12 +75,12 @@ def test_any_rate_and_channels_are_resampled_and_mixed(demo_client: TestClient):
 
 def test_the_sample_is_there(demo_client: TestClient):
     # this client's limit is 5 s, and the sample is longer: it is cut
-    assert demo_client.get("/api/demo/sample").json()["duration_s"] == 5
+    assert demo_client.post("/api/demo/sample").json()["duration_s"] == 5
 
 
 def test_five_seconds_of_speech_are_answered_within_a_second(client):
     client = client(create_app(Demo(DTMCodec.from_pretrained("random:s-vfr-50"), "small")))
-    clip = client.get("/api/demo/sample").json()
+    clip = client.post("/api/demo/sample").json()
     encoded(client, clip, 800)
     started = time.process_time()  # the work, not what else the machine does meanwhile
     for bitrate in (500, 900, 1100):
@@ -100,6 +105,38 @@ def test_old_uploads_give_way_and_say_so(demo_client: TestClient):
     gone = demo_client.post(f"/api/demo/clips/{clips[0]['id']}/encodings", json={"bitrate": 800})
     assert gone.status_code == 404
     assert "load it again" in gone.json()["error"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_nobody_waits_for_is_not_computed(codec: DTMCodec, speech, monkeypatch):
+    demo, begun, go_on = Demo(codec, "tiny"), [], threading.Event()
+
+    def encode(_: Demo, __: object, bitrate: float) -> dict:
+        begun.append(bitrate)
+        assert go_on.wait(20)
+        return {}
+
+    monkeypatch.setattr(Demo, "encode", encode)
+    with served(create_app(demo)) as url:
+        clip = httpx.post(f"{url}/api/demo/clips", content=audio_bytes(speech, 16_000)).json()
+        asked = {"url": f"{url}/api/demo/clips/{clip['id']}/encodings", "timeout": 20}
+        with ThreadPoolExecutor() as pool:
+            first = pool.submit(httpx.post, **asked, json={"bitrate": 500})
+            until(lambda: begun)
+            for bitrate in (600, 700):  # the page is closed while these wait
+                with pytest.raises(httpx.ReadTimeout):
+                    httpx.post(asked["url"], json={"bitrate": bitrate}, timeout=0.2)
+            last = pool.submit(httpx.post, **asked, json={"bitrate": 800})
+            until(lambda: demo._encoding.statistics().tasks_waiting == 3)
+            go_on.set()
+            assert [first.result().status_code, last.result().status_code] == [200, 200]
+    assert begun == [500, 800]
 
 
 def test_a_single_sample_can_be_encoded(demo_client: TestClient):

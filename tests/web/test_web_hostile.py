@@ -185,7 +185,15 @@ def test_other_names_and_other_sites_are_refused(demo_client: TestClient):
     assert_message(demo_client.get("/", headers={"Host": "[broken"}), 400)
     sent = demo_client.post("/api/demo/clips", content=b"x", headers={"Origin": "http://evil.example"})
     assert_message(sent, 403)
+    assert_message(demo_client.get("/", headers={"Origin": "http://["}), 403)
     assert demo_client.get("/", headers={"Origin": "http://localhost"}).status_code == 200
+
+
+def test_other_sites_may_link_here_but_not_embed(demo_client: TestClient):
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert_message(demo_client.get("/api/demo", headers={**elsewhere, "Sec-Fetch-Mode": "no-cors"}), 403)
+    assert demo_client.get("/", headers={**elsewhere, "Sec-Fetch-Mode": "navigate"}).status_code == 200
+    assert demo_client.get("/api/demo", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
 
 
 def test_a_name_that_was_given_is_answered_whatever_its_case(codec, client):
@@ -211,8 +219,9 @@ def test_a_failure_nobody_foresaw_is_logged_and_not_shown(codec, monkeypatch, ca
     monkeypatch.setattr(Demo, "add_clip", fail)
     client = TestClient(create_app(Demo(codec, "tiny")), base_url="http://localhost", raise_server_exceptions=False)
     with caplog.at_level(logging.ERROR):
-        message = assert_message(client.post("/api/demo/clips", content=b"x"), 500)
-    assert "secret" not in message
+        answer = client.post("/api/demo/clips", content=b"x")
+    assert "secret" not in assert_message(answer, 500)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "secret detail" in caplog.text
 
 

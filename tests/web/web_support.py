@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import uvicorn
-from fastapi import FastAPI
 
 from dtm_codec.audio import Samples, write_audio
+from dtm_codec.web.guard import Guard
 from dtm_codec.web.listening.definition import Definition
 from dtm_codec.web.listening.prepared import ListeningTest, prepare
 
@@ -43,7 +43,7 @@ def make_prepared(folder: Path, speech: Samples, utterances: int = 4, trials: in
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[str]:
+def served(app: Guard) -> Iterator[str]:
     """A real server on a free port, for as long as the block lasts."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error"))

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import DTMCodecError
-from ..files import write_atomically
+from ..files import files_under, write_atomically
 
 STREAM = "-"
 """Standard input, or standard output."""
@@ -116,7 +116,7 @@ def _expand(text: str, conversion: Conversion) -> Iterator[tuple[Path | None, Pa
     if text == STREAM:
         yield None, Path("stdin")
     elif path.is_dir():
-        files = sorted(file for file in path.rglob("*") if _matches(file, conversion))
+        files = files_under(path, conversion.read_suffixes)
         if not files:
             raise typer.BadParameter(f"no {', '.join(conversion.read_suffixes)} file in {text}", param_hint="IN")
         yield from ((file, file.relative_to(path)) for file in files)
@@ -128,11 +128,6 @@ def _expand(text: str, conversion: Conversion) -> Iterator[tuple[Path | None, Pa
         yield from ((file, Path(file.name)) for file in files)
     else:
         yield path, Path(path.name)
-
-
-def _matches(file: Path, conversion: Conversion) -> bool:
-    """Hidden files are left alone: they are half-written or an editor's."""
-    return file.suffix.lower() in conversion.read_suffixes and not file.name.startswith(".") and file.is_file()
 
 
 def _output_is_file(output: str | None, conversion: Conversion) -> bool:
@@ -193,7 +188,7 @@ def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: b
 def describe(error: DTMCodecError | OSError) -> str:
     """An error in one line."""
     if isinstance(error, OSError):
-        return f"{error.filename or 'file system'}: {error.strerror or error}"
+        return ": ".join(filter(None, (error.filename, error.strerror or str(error))))
     return " ".join(str(error).split())
 
 

@@ -77,6 +77,8 @@ def tokenize(
     if counts["failures"]:
         first = summary.metadata["failures"][0]
         typer.echo(f"{counts['failures']} failed, listed in metadata.json, such as {first['id']}: {first['reason']}")
+        if not counts["utterances"]:
+            raise typer.Exit(1)
 
 
 def _speed(progress: Progress) -> str:

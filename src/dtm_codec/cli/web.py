@@ -58,6 +58,7 @@ def serve(
         raise MissingExtraError(error.name or "fastapi", "web") from None
     import secrets
     import socket
+    from urllib.parse import quote
 
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
@@ -74,7 +75,7 @@ def serve(
         if running and demo:
             typer.echo(f"Demo: {url}/demo")
         if running:
-            typer.echo(f"Results: {url}/results#token={token}")
+            typer.echo(f"Results: {url}/results#token={quote(token, safe='')}")
         if not local:
             typer.echo("This address can be reached from other machines.", err=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[bound])

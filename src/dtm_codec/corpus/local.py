@@ -43,7 +43,10 @@ def run(job: Job, shards: Sequence[Shard], workers: int) -> Generator[Result, No
             for future in as_completed([pool.submit(_tokenize, shard) for shard in shards]):
                 yield future.result()
         except BrokenProcessPool as error:
-            raise CorpusError("a worker process died, perhaps for lack of memory; run again to go on") from error
+            raise CorpusError(
+                "a worker process died: for lack of memory (run again to go on), or because a script calls this "
+                "outside of `if __name__ == '__main__':`"
+            ) from error
         except BaseException:
             held.close()  # stop at once: unfinished shards are not there, and will be done by the next run
             raise

@@ -77,8 +77,8 @@ def _item(line: bytes, root: Path, where: str) -> Item:
     if not isinstance(audio, str):
         raise CorpusError(f"{where} names no audio; allowed: an object with a path in {' or '.join(AUDIO_FIELDS)}")
     offset, duration = record.get("offset"), record.get("duration")
-    if not all(value is None or (type(value) in (int, float) and value >= 0) for value in (offset, duration)):
-        raise CorpusError(f"{where}: offset = {offset!r}, duration = {duration!r}; allowed: seconds >= 0 or null")
+    if not all(value is None or (type(value) in (int, float) and 0 <= value < 1e9) for value in (offset, duration)):
+        raise CorpusError(f"{where}: offset = {offset!r}, duration = {duration!r}; allowed: 0 ... 1e9 seconds or null")
     return Item(
         id=text_field(record, ID_FIELDS) or plain_text(audio if offset is None else f"{audio}@{offset}"),
         audio=root / audio,

@@ -81,10 +81,12 @@ def _kind(name: str) -> str | None:
 
 
 def _walk(folder: Path, other: Path) -> Iterator[str]:
-    """Files under `folder` but not `other`, relative, in a fixed order, none hidden. Links lead to no folder twice."""
+    """Files under `folder` but not `other`, relative, in a fixed order, neither hidden nor in a hidden folder. Links
+    lead to no folder twice."""
     entered = {folder.resolve(), other.resolve()}
     for parent, folders, files in os.walk(folder, followlinks=True, onerror=_raise):
-        folders[:] = sorted(name for name in folders if (Path(parent) / name).resolve() not in entered)
+        seen = [name for name in sorted(folders) if not name.startswith(".")]
+        folders[:] = [name for name in seen if (Path(parent) / name).resolve() not in entered]
         entered.update((Path(parent) / name).resolve() for name in folders)
         relative = Path(parent).relative_to(folder)
         yield from ((relative / name).as_posix() for name in sorted(files) if not name.startswith("."))

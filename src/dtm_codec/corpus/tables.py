@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ try:
     import pyarrow.parquet as pq
 except ImportError as error:
     raise MissingExtraError("pyarrow", "corpus") from error
+
+_ARROW_FILE = b"ARROW1"
+"""How the format with an index begins."""
 
 ROWS_AT_ONCE = 16
 """Rows with their audio bytes in memory at a time."""
@@ -135,18 +140,26 @@ class _Parquet(_Table):
 
 
 class _Arrow(_Table):
+    """Either of Arrow's formats: `datasets` writes streams, most others files with an index at their end."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
-        with pa.memory_map(str(path)) as memory, pa.ipc.open_stream(memory) as reader:
-            self.schema = reader.schema
-            self.group_rows = [batch.num_rows for batch in reader]
+        with self._groups() as (self.schema, groups):
+            self.group_rows = [batch.num_rows for batch in groups]
+
+    @contextmanager
+    def _groups(self) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+        with pa.memory_map(str(self._path)) as memory:
+            indexed = memory.read(len(_ARROW_FILE)) == _ARROW_FILE
+            memory.seek(0)
+            with pa.ipc.open_file(memory) if indexed else pa.ipc.open_stream(memory) as reader:
+                yield reader.schema, map(reader.get_batch, range(reader.num_record_batches)) if indexed else reader
 
     def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(str(self._path)) as memory, pa.ipc.open_stream(memory) as reader:
-            for group, batch in enumerate(reader):
-                if start <= group < stop:
-                    chosen = batch.select(columns)
-                    yield from (chosen.slice(row, ROWS_AT_ONCE) for row in range(0, batch.num_rows, ROWS_AT_ONCE))
+        with self._groups() as (_, groups):
+            for batch in islice(groups, start, stop):
+                chosen = batch.select(columns)
+                yield from (chosen.slice(row, ROWS_AT_ONCE) for row in range(0, batch.num_rows, ROWS_AT_ONCE))
 
 
 def _open(path: Path) -> _Table:

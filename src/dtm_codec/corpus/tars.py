@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -30,14 +30,17 @@ class Tars(Source):
         """The items of a tar; where it breaks off, an item with that problem."""
         try:
             with tarfile.open(self.root / part.file, "r|*", tarinfo=_Member) as tar:
-                members = (member for member in tar if member.isfile())
+                members = (member for member in tar if member.isfile() or member.islnk() or member.issym())
                 for key, group in groupby(members, lambda member: _split(member.name)[0]):
-                    contents = {}
+                    contents, links = {}, []
                     for member in group:
+                        if not member.isfile():
+                            links.append(member.name)
+                            continue
                         content = tar.extractfile(member)
                         assert content is not None  # it is a file
                         contents[_split(member.name)[1]] = content.read()
-                    yield _item(plain_text(f"{part.file}/{key}"), contents)
+                    yield _item(plain_text(f"{part.file}/{key}"), contents, links)
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             yield Item(plain_text(part.file), None, problem=f"the tar cannot be read, or not to its end: {error}")
 
@@ -56,7 +59,10 @@ class _Member(tarfile.TarInfo):
             raise tarfile.ReadError(str(error)) from None
 
 
-def _item(item_id: str, contents: Mapping[str, bytes]) -> Item:
+def _item(item_id: str, contents: Mapping[str, bytes], links: Sequence[str]) -> Item:
+    if links:
+        problem = f"links, which a tar read in order cannot follow (pack it with --dereference): {', '.join(links)}"
+        return Item(item_id, None, problem=problem)
     audio = next((data for name, data in contents.items() if f".{name}".endswith(AUDIO_SUFFIXES)), None)
     if audio is None:
         return Item(item_id, None, problem=f"no audio among its files: {', '.join(contents)}")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..audio import READ_SUFFIXES
 from ..errors import DTMCodecError
+from ..files import files_under
 
 _MLS_LANGUAGES = {
     "mls_dutch": "nl",
@@ -103,7 +104,7 @@ def _from_manifest(path: Path) -> Iterator[Utterance]:
 
 def _from_folder(folder: Path) -> Iterator[Utterance]:
     transcripts = dict(_transcripts(folder))
-    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in READ_SUFFIXES):
+    for path in files_under(folder, READ_SUFFIXES):
         beside = path.with_suffix(".txt")
         text = transcripts.get(path.stem) or (beside.read_text(encoding="utf-8").strip() if beside.is_file() else None)
         language = next((_MLS_LANGUAGES[part] for part in path.parts if part in _MLS_LANGUAGES), None)

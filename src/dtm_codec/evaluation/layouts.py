@@ -8,18 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..audio import READ_SUFFIXES
+from ..files import files_under
 from .data import DataError, Utterance
 
 _RAVDESS = ("neutral", "calm", "happy", "sad", "angry", "fearful", "disgust", "surprised")
 
 
-def _audio(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.suffix.lower() in READ_SUFFIXES)
-
-
 def ravdess(folder: Path) -> Iterator[Utterance]:
     """`03-01-EMOTION-INTENSITY-SENTENCE-REPETITION-ACTOR.wav`, speech files only; 8 emotions, 24 actors."""
-    for path in _audio(folder):
+    for path in files_under(folder, READ_SUFFIXES):
         fields = path.stem.split("-")
         if len(fields) == 7 and fields[1] == "01" and 1 <= int(fields[2]) <= len(_RAVDESS):
             labels = {"emotion": _RAVDESS[int(fields[2]) - 1]}
@@ -28,7 +25,7 @@ def ravdess(folder: Path) -> Iterator[Utterance]:
 
 def emovo(folder: Path) -> Iterator[Utterance]:
     """`EMOTION-SPEAKER-SENTENCE.wav` as in `dis-f1-b1.wav`; 7 emotions, 6 speakers, Italian."""
-    for path in _audio(folder):
+    for path in files_under(folder, READ_SUFFIXES):
         match = re.fullmatch(r"([a-z]{3})-([fm]\d)-\w+", path.stem)
         if match:
             labels = {"emotion": match[1]}
@@ -37,7 +34,7 @@ def emovo(folder: Path) -> Iterator[Utterance]:
 
 def audiomnist(folder: Path) -> Iterator[Utterance]:
     """`DIGIT_SPEAKER_REPETITION.wav`; 60 speakers."""
-    for path in _audio(folder):
+    for path in files_under(folder, READ_SUFFIXES):
         match = re.fullmatch(r"(\d)_(\d+)_\d+", path.stem)
         if match:
             labels = {"digit": match[1]}
@@ -46,7 +43,7 @@ def audiomnist(folder: Path) -> Iterator[Utterance]:
 
 def slurp(folder: Path) -> Iterator[Utterance]:
     """`dataset/slurp/{train,devel,test}.jsonl` with the recordings under `audio/`; intents, and a split of its own."""
-    paths = {path.name: path for path in _audio(folder)}
+    paths = {path.name: path for path in files_under(folder, READ_SUFFIXES)}
     for split in ("train", "test"):
         for file in sorted(folder.rglob(f"{split}.jsonl")):
             for line in file.read_text(encoding="utf-8").splitlines():

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..audio import READ_SUFFIXES, Samples, audio_info, read_audio
 from ..errors import AudioError, DTMCodecError
+from ..files import files_under
 from .config import DataConfig
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,7 @@ def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
     """The recordings of a folder (searched to any depth) or a manifest. Unreadable ones are reported and skipped."""
     root = Path(source)
     if root.is_dir():
-        paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in READ_SUFFIXES)
-        utterances = _with_durations(paths)
+        utterances = _with_durations(files_under(root, READ_SUFFIXES))
     elif root.is_file():
         utterances = _with_known_durations(root)
     else:

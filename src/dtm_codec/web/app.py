@@ -29,7 +29,7 @@ def create_app(
     listening: RunningTest | None = None,
     admin_token: str = "",
     hosts: Iterable[str] | None = LOOPBACK_NAMES,
-) -> FastAPI:
+) -> Guard:
     """An application with the demo, a listening test, or both. The first page is the test's if there is one.
 
     hosts: names this server answers to; None for any, when it is meant to be reached from elsewhere.
@@ -43,8 +43,7 @@ def create_app(
         app.include_router(listening_routes(listening, admin_token))
     _add_pages(app, demo is not None, listening is not None)
     _add_error_messages(app)
-    app.add_middleware(Guard, hosts=hosts, body_limits={CLIPS_PATH: demo.max_bytes} if demo else {})
-    return app
+    return Guard(app, hosts, {CLIPS_PATH: demo.max_bytes} if demo else {})
 
 
 def _add_pages(app: FastAPI, demo: bool, listening: bool) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import secrets
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ import anyio
 import anyio.to_thread
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect
 
 from ..audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from ..errors import AudioError
@@ -30,7 +33,7 @@ MAX_CLIPS = 16
 """Uploads held in memory; the one used longest ago goes first."""
 
 MAX_WAITING = 8
-"""Requests that may wait for the model; more are asked to come again."""
+"""Requests that may wait for the model, and uploads to be read; more are asked to come again."""
 
 LOWEST_KEEP_RATIO = 0.1
 """The slider starts where every tenth step is kept, and ends where all are."""
@@ -64,7 +67,8 @@ class Demo:
         self.max_bytes = round(max_seconds * 48_000 * 2 * 4) + 65_536  # 48 kHz stereo in float32, and headers
         self._clips: OrderedDict[str, Clip] = OrderedDict()
         self._lock = threading.Lock()
-        self._waiting = anyio.CapacityLimiter(1)
+        self._encoding = anyio.CapacityLimiter(1)
+        self._reading = anyio.CapacityLimiter(2)
 
     @property
     def rate_range(self) -> RateRange:
@@ -159,11 +163,26 @@ class Demo:
             "seconds": time.perf_counter() - started,
         }
 
-    async def run(self, work: Any, *arguments: Any) -> Any:
-        """Run on a thread of its own, one at a time, with a short queue."""
-        if self._waiting.statistics().tasks_waiting >= MAX_WAITING:
-            raise HTTPException(503, "the model is busy; try again in a moment", headers={"Retry-After": "1"})
-        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._waiting)
+    async def upload(self, request: Request) -> dict[str, Any]:
+        """Take a recording in: few at a time, for each may be large."""
+        async with _turn(self._reading):
+            return await anyio.to_thread.run_sync(self.add_clip, await request.body())
+
+    async def answer(self, request: Request, clip: Clip, bitrate: float) -> dict[str, Any]:
+        """Encode on a thread of its own when its turn comes, unless nobody waits for it any more."""
+        async with _turn(self._encoding):
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await anyio.to_thread.run_sync(self.encode, clip, bitrate)
+
+
+@contextlib.asynccontextmanager
+async def _turn(limiter: anyio.CapacityLimiter) -> AsyncIterator[None]:
+    """One's place among few, after a short queue."""
+    if limiter.statistics().tasks_waiting >= MAX_WAITING:
+        raise HTTPException(503, "the server is busy; try again in a moment", headers={"Retry-After": "1"})
+    async with limiter:
+        yield
 
 
 def _spectrogram_json(picture: Spectrogram) -> dict[str, Any]:
@@ -191,19 +210,19 @@ def demo_routes(demo: Demo) -> APIRouter:
     def describe() -> dict[str, Any]:
         return demo.describe()
 
-    @router.get("/api/demo/sample")
+    @router.post("/api/demo/sample", status_code=201)
     def sample() -> dict[str, Any]:
         return demo.add_sample()
 
     @router.post(CLIPS_PATH, status_code=201)
     async def upload(request: Request) -> Any:
-        return await anyio.to_thread.run_sync(demo.add_clip, await request.body())
+        return await demo.upload(request)
 
     @router.post("/api/demo/clips/{name}/encodings")
-    async def encode(name: str, wanted: EncodeRequest) -> Any:
+    async def encode(name: str, wanted: EncodeRequest, request: Request) -> Any:
         clip = demo.clip(name)
         if clip is None:
             raise HTTPException(404, "this recording is no longer held; load it again")
-        return await demo.run(demo.encode, clip, wanted.bitrate)
+        return await demo.answer(request, clip, wanted.bitrate)
 
     return router

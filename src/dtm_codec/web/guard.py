@@ -8,7 +8,7 @@ anything is read).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -58,10 +58,11 @@ class Guard:
 
     def _refusal(self, headers: Headers, limit: int) -> JSONResponse | None:
         host = headers.get("host", "")
-        if self.hosts is not None and _name(f"//{host}") not in self.hosts:
+        if self.hosts is not None and _split(f"//{host}").hostname not in self.hosts:
             return _error(400, f"this server does not answer to the name {host!r}")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        embedded = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+        if embedded or (origin is not None and _split(origin).netloc != host):
             return _error(403, "requests from other sites are refused")
         length = headers.get("content-length", "0")
         if not length.isdecimal():
@@ -71,11 +72,12 @@ class Guard:
         return None
 
 
-def _name(url: str) -> str | None:
+def _split(url: str) -> SplitResult:
+    """The parts of a URL, all empty if it is none."""
     try:
-        return urlsplit(url).hostname
+        return urlsplit(url)
     except ValueError:
-        return None
+        return urlsplit("")
 
 
 def _error(status: int, message: str) -> JSONResponse:

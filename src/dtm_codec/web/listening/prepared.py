@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ def prepare(
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; allowed: a new folder, for ratings are never overwritten")
     references = _audio_files(definition.reference)
-    runners = {name: _runner(source, systems) for name, source in definition.systems.items()}
+    runners = {name: _runner(source, systems, list(references)) for name, source in definition.systems.items()}
     training, utterances = _split(list(references), definition)
     test = ListeningTest(
         title=definition.title,
@@ -97,11 +98,15 @@ def prepare(
         systems=(REFERENCE, ANCHOR, *definition.systems),
         trials_per_listener=min(definition.trials_per_listener or len(utterances), len(utterances)),
     )
-    (folder / AUDIO_FOLDER).mkdir(parents=True, exist_ok=True)
-    for utterance in progress(test._rows()):
-        stimuli, sample_rate = _stimuli(utterance, references[utterance], runners, definition)
-        for system, audio in stimuli.items():
-            write_audio(test.audio_path(folder, utterance, system), audio, sample_rate)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as temporary:
+        unfinished = Path(temporary)
+        (unfinished / AUDIO_FOLDER).mkdir()
+        for utterance in progress(test._rows()):
+            stimuli, sample_rate = _stimuli(utterance, references[utterance], runners, definition)
+            for system, audio in stimuli.items():
+                write_audio(test.audio_path(unfinished, utterance, system), audio, sample_rate)
+        (unfinished / AUDIO_FOLDER).rename(folder / AUDIO_FOLDER)
     test.save(folder)
     return test
 
@@ -124,19 +129,18 @@ def _stimuli(
         raise AudioError(f"utterance {utterance!r}: {error}") from None
 
 
-def _runner(source: str, systems: Callable[[str], System]) -> Callable[[str, Samples, int], tuple[Samples, int]]:
+def _runner(
+    source: str, systems: Callable[[str], System], utterances: list[str]
+) -> Callable[[str, Samples, int], tuple[Samples, int]]:
     if not source.startswith(FOLDER):
         system = systems(source)
         return lambda _, audio, rate: system(audio, rate)
     folder = Path(source.removeprefix(FOLDER))
     files = _audio_files(folder)
-
-    def read(utterance: str, audio: Samples, rate: int) -> tuple[Samples, int]:
+    for utterance in utterances:
         if utterance not in files:
             raise AudioError(f"{folder} has no file for utterance {utterance!r}")
-        return read_audio(files[utterance])
-
-    return read
+    return lambda utterance, _, __: read_audio(files[utterance])
 
 
 def _audio_files(folder: Path) -> dict[str, Path]:

@@ -49,20 +49,23 @@ def make_session(test: ListeningTest, secret: bytes, listener: int) -> Session:
 
     def page(utterance: str, rated: bool) -> Page:
         order = rng.sample(test.systems, len(test.systems))
-        aliases = [alias(secret, listener, utterance, kind) for kind in ("open", *order)]
-        stimuli[aliases[0]] = Stimulus(utterance, REFERENCE, rated=False)
-        stimuli.update((name, Stimulus(utterance, kind, rated)) for name, kind in zip(aliases[1:], order, strict=True))
-        return Page(aliases[0], tuple(aliases[1:]))
+        reference = alias(secret, listener, utterance, REFERENCE, is_open=True)
+        aliases = [alias(secret, listener, utterance, system) for system in order]
+        stimuli[reference] = Stimulus(utterance, REFERENCE, rated=False)
+        stimuli.update((name, Stimulus(utterance, system, rated)) for name, system in zip(aliases, order, strict=True))
+        return Page(reference, tuple(aliases))
 
     trials = tuple(page(utterance, rated=True) for utterance in drawn)
     training = page(test.training, rated=False) if test.training else None
     return Session(training, trials, stimuli)
 
 
-def alias(secret: bytes, listener: int, utterance: str, system: str) -> str:
+def alias(secret: bytes, listener: int, utterance: str, system: str, is_open: bool = False) -> str:
     """A stimulus's name for one listener: without the secret, neither guessed nor compared between listeners.
 
-    A system called 'open' cannot be confused with the open reference: lengths are part of what is hashed.
+    Lengths are part of what is hashed, and so is whether it is open: no two stimuli share a name, whatever the names
+    of utterances and systems.
     """
-    message = "".join(f"{len(part)}:{part}" for part in (str(listener), utterance, system))
+    parts = (str(listener), "open" if is_open else "hidden", utterance, system)
+    message = "".join(f"{len(part)}:{part}" for part in parts)
     return hmac.new(secret, message.encode(), hashlib.sha256).hexdigest()[:ALIAS_LENGTH]

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,14 +63,14 @@ class Store:
     def __init__(self, path: Path) -> None:
         try:
             self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            # all of it in one file, always: whoever copies that has every rating
+            self._connection.execute("PRAGMA journal_mode = DELETE")
             self._connection.execute("PRAGMA synchronous = FULL")  # a commit that returns is on disk
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise ConfigError(f"{path}: cannot be used as the ratings' database ({error})") from None
         self._lock = threading.Lock()
-        self.secret = self._secret()
 
     def close(self) -> None:
         """Let go of the file; everything acknowledged is in it."""
@@ -88,7 +89,8 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _secret(self) -> bytes:
+    @cached_property
+    def secret(self) -> bytes:
         """Key of the stimuli's aliases, made once for a test, so that they survive a restart."""
         with self._transaction() as db:
             db.execute("INSERT OR IGNORE INTO secrets VALUES ('aliases', ?)", (secrets.token_bytes(32),))

@@ -22,8 +22,7 @@ async function send(path, { json, ...options }) {
   let response;
   try {
     response = await fetch(path, options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
+  } catch {
     throw new Error("The server cannot be reached. Is it still running?");
   }
   if (!response.ok) {

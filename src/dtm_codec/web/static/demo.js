@@ -11,9 +11,9 @@ const PLAY = "M5 3.5v13l11-6.5z";
 const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z";
 
 const player = new Player();
-const state = { model: null, clip: null, encoding: null, images: [null, null], view: new View(1), request: null, loading: 0 };
+const state = { model: null, clip: null, encoding: null, images: [null, null], view: new View(1), loading: 0 };
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const fail = (error) => error.name !== "AbortError" && show(byId("message"), error.message, true);
+const fail = (error) => show(byId("message"), error.message, true);
 
 // Loading a recording
 
@@ -47,7 +47,8 @@ async function load(name, get) {
     state.view = new View(clip.duration_s);
     player.load([buffer, buffer]);
     player.setLoop(byId("loop").checked);
-    player.select(DECODED);
+    player.select(ORIGINAL);
+    hideEncoding();
     byId("source-name").textContent = name;
     byId("source-hint").textContent = note || "Drop another file here, or record.";
     byId("position").max = clip.duration_s;
@@ -75,7 +76,7 @@ async function upload(bytes) {
   return { clip: await request("/api/demo/clips", { method: "POST", body, headers: { "Content-Type": "audio/wav" } }), note };
 }
 
-const loadSample = () => load("Sample: Jane Austen, read for LibriVox", async () => ({ clip: await request("/api/demo/sample") }));
+const loadSample = () => load("Sample: Jane Austen, read for LibriVox", async () => ({ clip: await request("/api/demo/sample", { method: "POST" }) }));
 const loadFile = (file) => file && load(file.name, async () => upload(await file.arrayBuffer()));
 
 // Recording
@@ -130,28 +131,52 @@ function bitrateMoved() {
   timer = setTimeout(() => encode().catch(fail), DEBOUNCE);
 }
 
-async function encode() {
-  if (!state.clip) return;
+let wanted = 0; // counts what was asked for
+let encoding = null; // under way
+
+/** What the slider says of the clip at hand. One request runs at a time: what was only passed over is never computed. */
+function encode() {
+  wanted += 1;
+  encoding ||= encodeWanted().finally(() => (encoding = null));
+  return encoding;
+}
+
+async function encodeWanted() {
   show(byId("message")); // now, not at the end: a message may come while this is under way
-  state.request?.abort();
-  const mine = (state.request = new AbortController());
   document.body.setAttribute("aria-busy", "true");
   byId("bits").classList.add("busy");
   try {
-    const path = `/api/demo/clips/${state.clip.id}/encodings`;
-    const encoding = await request(path, { json: { bitrate: Number(byId("bitrate").value) }, signal: mine.signal });
-    const buffer = await player.decode(fromBase64(encoding.audio).buffer);
-    if (mine !== state.request) return;
-    state.encoding = encoding;
-    state.images[DECODED] = spectrogramImage(encoding.spectrogram);
-    player.replace(DECODED, buffer);
-    showEncoding(encoding);
-  } finally {
-    if (mine === state.request) {
-      document.body.removeAttribute("aria-busy");
-      byId("bits").classList.remove("busy");
+    for (let asked = 0; asked !== wanted && state.clip; ) {
+      asked = wanted;
+      await encodeClip(state.clip).catch((error) => {
+        if (asked === wanted) throw error;
+      });
     }
+  } finally {
+    document.body.removeAttribute("aria-busy");
+    byId("bits").classList.remove("busy");
   }
+}
+
+async function encodeClip(clip) {
+  const answer = await request(`/api/demo/clips/${clip.id}/encodings`, { json: { bitrate: Number(byId("bitrate").value) } });
+  const buffer = await player.decode(fromBase64(answer.audio).buffer);
+  if (clip !== state.clip) return;
+  const first = !state.encoding;
+  state.encoding = answer;
+  state.images[DECODED] = spectrogramImage(answer.spectrogram);
+  player.replace(DECODED, buffer);
+  if (first && !player.playing) player.select(DECODED);
+  showEncoding(answer);
+}
+
+const DECODED_BUTTONS = ["hear-decoded", "download", "download-wav"];
+
+/** Nothing is known of this clip yet: what is there belongs to the one before. */
+function hideEncoding() {
+  for (const figure of document.querySelectorAll("[id^=bits-], [id^=bps-], [id^=fact-]")) figure.textContent = "–";
+  for (const id of ["caption-decoded", "caption-rate", "status"]) byId(id).textContent = "";
+  for (const id of DECODED_BUTTONS) byId(id).disabled = true;
 }
 
 function showEncoding({ bits, bps, tokens, steps, token_rate: rate, keep_ratio: ratio, seconds }) {
@@ -168,7 +193,7 @@ function showEncoding({ bits, bps, tokens, steps, token_rate: rate, keep_ratio: 
   byId("caption-decoded").textContent = `${number.format(bps.total)} bits/s`;
   byId("caption-rate").textContent = `mean ${rate.toFixed(1)} Hz, ${(100 * ratio).toFixed(0)} % kept`;
   byId("status").textContent = `Encoded: ${number.format(bits.total)} bits, ${number.format(bps.total)} bits a second, ${number.format(tokens)} tokens.`;
-  for (const id of ["hear-decoded", "download", "download-wav"]) byId(id).disabled = false;
+  for (const id of DECODED_BUTTONS) byId(id).disabled = false;
   draw();
 }
 

@@ -57,6 +57,7 @@ async function proceed() {
 }
 
 function open(id) {
+  byId("again").hidden = true;
   for (const name of ["welcome", "volume", "page", "done", "loading"]) byId(name).hidden = name !== id;
   window.scrollTo(0, 0);
 }
@@ -122,6 +123,7 @@ function row(id, index, stored) {
   slider.dataset.id = id;
   button.addEventListener("click", () => hear(index + 1));
   slider.addEventListener("input", () => rated(slider));
+  slider.addEventListener("click", () => rated(slider)); // where it stands already is a rating too
   slider.addEventListener("keydown", (event) => stepSlider(event, slider));
   slider.addEventListener("focus", () => player.buffers.length && page.sliders.includes(slider) && hear(index + 1, false));
   element("li", { class: "stimulus" }, button, element("div", { class: "zones" }, slider), output);
@@ -187,10 +189,13 @@ async function next() {
     return proceed();
   }
   saving = true;
+  lockRated();
   byId("next").disabled = true;
   byId("missing").textContent = "Saving …";
   try {
-    for (const { id, rating } of page.stimuli) if (rating === null) await save(id, memory.drafts[id].value);
+    for (const stimulus of page.stimuli) {
+      if (stimulus.rating === null) stimulus.rating = (await save(stimulus.id, memory.drafts[stimulus.id].value)).rating;
+    }
     session = await request("/api/listening/session", { headers: headers() });
     remember({ drafts: {} });
     show(byId("message"));
@@ -198,8 +203,19 @@ async function next() {
     await proceed();
   } finally {
     saving = false;
+    lockRated();
     if (page.kind === "trial" && !byId("page").hidden) showMissing();
   }
+}
+
+/** What is stored cannot be changed any more, nor can anything while it is being sent. */
+function lockRated() {
+  page.sliders.forEach((slider, index) => {
+    const { rating } = page.stimuli[index];
+    slider.disabled = saving || rating !== null;
+    if (rating !== null) slider.value = rating;
+    showRating(slider, slider.closest("li").querySelector("output"));
+  });
 }
 
 async function save(stimulus, rating) {
@@ -301,7 +317,12 @@ function listenToWave(wave) {
 
 // Wiring
 
-const attempt = (work) => Promise.resolve().then(work).catch((error) => show(byId("message"), error.message, true));
+function attempt(work) {
+  return Promise.resolve().then(work).catch((error) => {
+    show(byId("message"), error.message, true);
+    byId("again").hidden = byId("loading").hidden; // a page that did not load can be asked for again
+  });
+}
 
 const neighbour = (by) => hear(Math.max(0, Math.min(page.stimuli.length, player.selected + by)));
 
@@ -348,6 +369,7 @@ byId("play").addEventListener("click", () => player.toggle());
 byId("reference").addEventListener("click", () => hear(0));
 byId("loop-clear").addEventListener("click", () => player.setLoop(true));
 byId("next").addEventListener("click", () => attempt(next));
+byId("again").addEventListener("click", () => location.reload());
 player.addEventListener("change", showPlayer);
 player.addEventListener("position", showPosition);
 listenToWave(byId("wave"));
