@@ -15,7 +15,7 @@ from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.bitstream import container
 from dtm_codec.config import PAPER_PRESETS, PRESETS, SMALL_PRESETS, CodecConfig, SelectorConfig, preset
 from dtm_codec.encoded import Encoded, Mode
-from dtm_codec.errors import AudioError, ConfigError, DTMCodecError, ModelError, RateError
+from dtm_codec.errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
 from dtm_codec.rate.accounting import count
 
 TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 2, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 2}
@@ -229,6 +229,31 @@ def test_hours_of_silence_are_coded_in_pieces(monkeypatch: pytest.MonkeyPatch) -
     decoded = codec.decode(encoded)
     assert decoded.size == silence.size
     assert longest <= 3 * codec.piece  # one span of an hour is not laid out whole
+
+
+def test_a_tuple_is_a_batch(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    pair = (speech[:8000], speech[8000:16_000])
+    encoded = codec.encode(pair, 16_000)
+    assert encoded == [codec.encode(x, 16_000) for x in pair]
+    assert [x.size for x in codec.decode(tuple(encoded))] == [8000, 8000]
+
+
+def test_tokens_and_durations_are_an_utterance(speech: np.ndarray) -> None:
+    codec = tiny("s-vfr-50")
+    encoded = codec.encode(speech[:8001], 16_000)
+    tokens, durations = encoded.tokens.tolist(), encoded.durations.astype(np.uint16)
+    assert Encoded.from_durations(tokens, durations, codec.model_id, codec.layout, np.int64(8001)) == encoded
+    whole = Encoded.from_durations(tokens, durations, codec.model_id, codec.layout)
+    assert codec.decode(whole).size == whole.num_samples == 160 * encoded.mask.size
+    assert Encoded.from_bytes(whole.to_bytes()) == whole
+    for wrong in (durations * 0, durations[:0], durations + 0.5):
+        with pytest.raises(BitstreamError, match="durations"):
+            Encoded.from_durations(tokens, wrong, codec.model_id, codec.layout)
+    with pytest.raises(BitstreamError, match="float64"):
+        Encoded.from_durations(np.array(tokens) + 0.5, durations, codec.model_id, codec.layout)
+    with pytest.raises(BitstreamError, match=r"num_samples = 8001\.0"):
+        Encoded.from_durations(tokens, durations, codec.model_id, codec.layout, 8001.0)  # type: ignore[arg-type]
 
 
 def test_another_models_tokens_are_refused(speech: np.ndarray) -> None:

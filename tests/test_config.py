@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dtm_codec.config import PRESETS, CodecConfig, preset
+from dtm_codec.config import PRESETS, CodecConfig, SelectorConfig, preset
 from dtm_codec.errors import ConfigError
 
 
@@ -29,6 +30,9 @@ def test_presets_survive_json(config: CodecConfig) -> None:
         ({"name": "much-too-long"}, "name = 'much-too-long'"),
         ({"keep_ratio": 0}, "keep_ratio = 0.0"),
         ({"norm_eps": float("nan")}, "norm_eps = nan"),
+        ({"keep_ratio": 0.25, "selector": {"s_max": 2}}, "selector.s_max = 2; allowed: >= 4"),
+        ({"keep_ratio": 0.25, "selector": {"name": "stride", "s_max": 2}}, "selector.s_max = 2; allowed: >= 4"),
+        ({"keep_ratio": 0.001, "selector": {"name": "stride"}}, "keep_ratio = 0.001; allowed: >= 1 / 255"),
         ({"selector": {"name": "best"}}, "selector.name = 'best'; allowed: 'ple'"),
         ({"selector": {"name": "dp"}}, "selector.s_max = None"),
         ({"selector": 3}, "selector: expected a mapping"),
@@ -45,6 +49,17 @@ def test_impossible_values_name_the_field_and_what_is_allowed(change: dict[str, 
     with pytest.raises(ConfigError) as caught:
         CodecConfig.from_dict(change)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("upsampler", "masks"), ("downsampler", "packed"), ("head", "vocos"), ("stage2_positions", "ranks"), ("dim", 2.5)],
+)
+def test_a_slip_in_python_builds_no_other_network(field: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{field} = {value!r}"):
+        replace(preset("s-vfr-50"), **{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="name = 'plee'"):
+        SelectorConfig(name="plee")  # type: ignore[arg-type]
 
 
 def test_the_papers_operating_points() -> None:

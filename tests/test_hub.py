@@ -73,6 +73,21 @@ def test_the_id_follows_the_weights(codec: DTMCodec) -> None:
         codec.head.project.bias.add_(0.1)
     assert codec.model_id != before
     assert codec.model_id.split(":")[0] == "s-vfr-50"
+    own = codec.model_id
+    codec.load_state_dict({name: -tensor for name, tensor in codec.state_dict().items()}, assign=True)
+    assert codec.model_id != own
+    with torch.inference_mode():
+        assert DTMCodec(codec.config).model_id.split(":")[0] == "s-vfr-50"
+
+
+def test_statistics_given_by_hand_are_used_at_once(codec: DTMCodec) -> None:
+    speech = np.random.default_rng(0).standard_normal(16_000).astype(np.float32)
+    plain = codec.encode(speech, 16_000)
+    counts = np.bincount(plain.codes, minlength=codec.config.quantizer.codebook_size) + 0.01
+    codec.token_model = TokenModel.from_counts(counts)
+    coded = codec.encode(speech, 16_000)
+    assert len(coded.to_bytes()) < len(plain.to_bytes())
+    assert Encoded.from_bytes(coded.to_bytes()) == coded
 
 
 def test_random_presets_are_the_same_every_time() -> None:

@@ -7,6 +7,7 @@ Stage-1 vectors.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from . import hub
-from .audio import as_mono, check_sample_rate, resample
+from .audio import Samples, as_mono, check_sample_rate, resample
 from .config import CodecConfig, SelectorConfig
 from .encoded import Encoded, Layout
 from .errors import ModelError, RateError
@@ -29,11 +30,21 @@ from .selectors.stride import Stride
 if TYPE_CHECKING:
     from .bitstream.token_coder import TokenModel
 
-Samples = npt.NDArray[np.float32]
 Item = TypeVar("Item")
 
 DEFAULT_S_MAX = 4
 """Span limit of the segmenting selectors when the model's own selector has none (CodecSlime, VARSTok)."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    """Which weights and token statistics a codec has, as far as that can be told without reading them."""
+
+    weights: tuple[tuple[int, int], ...]
+    token_model: TokenModel | None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Version) and self.weights == other.weights and self.token_model is other.token_model
 
 
 class DTMCodec(Network):
@@ -42,14 +53,14 @@ class DTMCodec(Network):
     def __init__(self, config: CodecConfig) -> None:
         super().__init__(config)
         self.token_model: TokenModel | None = None
-        self._identity: tuple[tuple[int, int], str] | None = None
+        self._identity: tuple[_Version, str] | None = None
 
     # The two halves
 
     @overload
     def encode(
         self,
-        audio: list[Any],
+        audio: list[Any] | tuple[Any, ...],
         sample_rate: int,
         *,
         bitrate: float | None = None,
@@ -72,7 +83,7 @@ class DTMCodec(Network):
 
     def encode(
         self,
-        audio: list[Any] | npt.NDArray[Any] | Tensor,
+        audio: list[Any] | tuple[Any, ...] | npt.NDArray[Any] | Tensor,
         sample_rate: int,
         *,
         bitrate: float | None = None,
@@ -82,35 +93,36 @@ class DTMCodec(Network):
     ) -> Encoded | list[Encoded]:
         """Speech to tokens.
 
-        audio: one utterance as an array or tensor, (T,) or (channels, T), or a list of them.
+        audio: one utterance as an array or tensor, (T,) or (channels, T), or a list or tuple of them.
         sample_rate: of the audio; it is resampled to the model's.
         bitrate: total bits a second, position bits included. PLE, greedy and DP meet it on each utterance to within one
-        token, other selectors as nearly as they can; at a fixed rate it must be within 2 % of what the model has.
+        token where nothing in it is digitally silent, other selectors as nearly as they can; at a fixed rate it must be
+        within 2 % of what the model has.
         token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
         selector: another selector than the model's, by name or configuration.
         """
         request = RateRequest(bitrate, token_rate, tau)
         check_sample_rate(sample_rate)
         chosen = self._selector_config(selector)
-        utterances = audio if isinstance(audio, list) else [audio]
+        utterances = audio if isinstance(audio, list | tuple) else [audio]
         signals = [resample(as_mono(x), sample_rate, self.config.sample_rate) for x in utterances]
         encoded = [
             e
             for group in _grouped(signals, self._steps(signals), self.piece)
             for e in self._encode_group(group, chosen, request)
         ]
-        return encoded if isinstance(audio, list) else encoded[0]
+        return encoded if isinstance(audio, list | tuple) else encoded[0]
 
     @overload
-    def decode(self, encoded: list[Encoded]) -> list[Samples]: ...
+    def decode(self, encoded: list[Encoded] | tuple[Encoded, ...]) -> list[Samples]: ...
 
     @overload
     def decode(self, encoded: Encoded) -> Samples: ...
 
     @torch.inference_mode()
-    def decode(self, encoded: Encoded | list[Encoded]) -> Samples | list[Samples]:
+    def decode(self, encoded: Encoded | list[Encoded] | tuple[Encoded, ...]) -> Samples | list[Samples]:
         """Tokens to speech: float32 at the model's sample rate, exactly as many samples as were encoded."""
-        batch = encoded if isinstance(encoded, list) else [encoded]
+        batch = encoded if isinstance(encoded, list | tuple) else [encoded]
         for e in batch:
             self._check_mine(e)
         decoded = []
@@ -123,7 +135,7 @@ class DTMCodec(Network):
             h = self.dec1.in_pieces(packed.with_values(self.quantizer.decode(codes)), self.piece)
             signals = self._synthesize(h, mask, lengths)
             decoded += [x[: e.num_samples].cpu().numpy() for x, e in zip(signals, group, strict=True)]
-        return decoded if isinstance(encoded, list) else decoded[0]
+        return decoded if isinstance(encoded, list | tuple) else decoded[0]
 
     @torch.inference_mode()
     def embed(self, encoded: Encoded) -> Tensor:
@@ -157,10 +169,10 @@ class DTMCodec(Network):
         if loaded.tensors is not None:
             hub.fill(codec, loaded.tensors, loaded.origin)
             codec.token_model = loaded.token_model
-            codec._identity = (codec._version_of_weights(), loaded.model_id)
-        codec.eval().requires_grad_(False)
-        hub.register_token_model(codec.model_id, codec.token_model)
-        return codec.to(device)
+        codec.eval().requires_grad_(False).to(device)
+        if loaded.tensors is not None:
+            codec._identify_as(loaded.model_id)
+        return codec
 
     def save_pretrained(self, folder: str | PathLike[str], dtype: torch.dtype = torch.float32) -> str:
         """Write weights, configuration and token statistics into `folder`; returns the model id of what was written."""
@@ -169,14 +181,22 @@ class DTMCodec(Network):
     @property
     def model_id(self) -> str:
         """Name and fingerprint of the weights, as in 's-vfr-50:1f3a'. Files carry it; only this model decodes them."""
-        version = self._version_of_weights()
-        if self._identity is None or self._identity[0] != version:
-            self._identity = (version, hub.identify(self))
+        if self._identity is None or self._identity[0] != self._weights_version():
+            self._identify_as(hub.identify(self))
+        assert self._identity is not None
         return self._identity[1]
 
-    def _version_of_weights(self) -> tuple[int, int]:
-        """Changes when a weight changes in place or the token statistics are replaced."""
-        return sum(tensor._version for tensor in self.state_dict(keep_vars=True).values()), id(self.token_model)
+    def _identify_as(self, model_id: str) -> None:
+        """Take this id until a weight changes, and let files of that id use the token statistics."""
+        self._identity = (self._weights_version(), model_id)
+        hub.register_token_model(model_id, self.token_model)
+
+    def _weights_version(self) -> _Version:
+        """Changes when a weight or the token statistics are replaced, or a weight changes in place. (A change through
+        `.data` is hidden from torch and from this.)"""
+        weights = self.state_dict(keep_vars=True).values()
+        versions = tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
+        return _Version(versions, self.token_model)
 
     @property
     def layout(self) -> Layout:

@@ -32,6 +32,9 @@ LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
 MAX_NAME_LENGTH = 9
 """A model's name travels in every file it writes, nine characters of a 40-letter alphabet in six bytes."""
 
+MAX_STRIDE = 255
+"""Steps per token of a fixed-rate stream: one byte of a file's header."""
+
 _NAME = re.compile(rf"[a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}")
 
 Config = TypeVar("Config", bound="Validated")
@@ -52,6 +55,11 @@ class Validated:
             raise ConfigError(f"unknown key {key!r}; known keys: {', '.join(sorted(hints))}")
         return cls(**{key: _convert(value, hints[key], _dotted(where, key)) for key, value in data.items()})
 
+    def __post_init__(self) -> None:
+        """Check the types of all fields, whoever builds it."""
+        for key, hint in get_type_hints(type(self)).items():
+            object.__setattr__(self, key, _convert(getattr(self, key), hint, key))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` turns back into an equal configuration."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
@@ -66,7 +74,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     """Check `value` against a field's type; ints pass for floats, lists for tuples."""
     origin = get_origin(hint)
     if isinstance(hint, type) and issubclass(hint, Validated):
-        return hint.from_dict(value, where)
+        return value if isinstance(value, hint) else hint.from_dict(value, where)
     if origin is Literal:
         if value not in get_args(hint):
             raise ConfigError(f"{where} = {value!r}; allowed: {', '.join(map(repr, get_args(hint)))}")
@@ -109,6 +117,7 @@ class SelectorConfig(Validated):
     """PLE: a jump over several multiples of tau keeps one frame instead of several in a row."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.s_max is None or self.s_max >= 1, "selector.s_max", self.s_max, "a whole number >= 1 or null")
         if self.name in ("dp", "lagrangian"):
             require(self.s_max is not None, "selector.s_max", self.s_max, f"a whole number >= 1 with {self.name!r}")
@@ -128,6 +137,7 @@ class QuantizerConfig(Validated):
     """FSQ levels per dimension; empty for VQ."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
         require(self.dim >= 1, "quantizer.dim", self.dim, ">= 1")
         if self.kind == "fsq":
@@ -187,6 +197,7 @@ class CodecConfig(Validated):
     quantizer: QuantizerConfig = field(default_factory=QuantizerConfig)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(
             _NAME.fullmatch(self.name) is not None, "name", self.name, f"1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-'"
         )
@@ -205,6 +216,16 @@ class CodecConfig(Validated):
             shortest = math.ceil(self.sample_rate / LOWEST_PITCH / 4) + 2
             require(self.hop_length >= shortest, "hop_length", self.hop_length, f">= {shortest} to hear a pitch")
         require(0 < self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, "0 < keep_ratio <= 1")
+        if self.is_fixed_rate:
+            require(self.stride <= MAX_STRIDE, "keep_ratio", self.keep_ratio, f">= 1 / {MAX_STRIDE} at a fixed rate")
+        if self.selector.s_max is not None:
+            shortest = self.stride if self.is_fixed_rate else math.ceil(1 / self.keep_ratio)
+            require(
+                self.selector.s_max >= shortest,
+                "selector.s_max",
+                self.selector.s_max,
+                f">= {shortest} with keep_ratio = {self.keep_ratio:g}",
+            )
         conv = (self.downsampler == "conv", self.upsampler == "conv")
         require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
         if conv[0]:
@@ -224,6 +245,11 @@ class CodecConfig(Validated):
     def is_fixed_rate(self) -> bool:
         """FFR: positions are known beforehand, so no mask is sent."""
         return self.selector.name == "stride"
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether there is a tau to steer: a stride and Bernoulli draws have theirs from the keep ratio."""
+        return self.selector.name not in ("stride", "random")
 
     @property
     def stride(self) -> int:

@@ -20,7 +20,7 @@ Mode = Literal["compact", "raw"]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a model's stream is laid out in time and in bits; it makes a file readable without its model."""
+    """How a model's stream is laid out in time and in bits: what a file costs is known without its model."""
 
     sample_rate: int
     hop_length: int
@@ -57,10 +57,11 @@ class Encoded:
     layout: Layout
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "codes", np.ascontiguousarray(self.codes, dtype=np.int64))
+        object.__setattr__(self, "codes", whole_numbers(self.codes, "codes"))
         object.__setattr__(self, "mask", np.ascontiguousarray(self.mask, dtype=np.bool_))
-        if self.num_samples < 1:
-            raise BitstreamError(f"num_samples = {self.num_samples}; allowed: >= 1")
+        if not isinstance(self.num_samples, int | np.integer) or self.num_samples < 1:
+            raise BitstreamError(f"num_samples = {self.num_samples!r}; allowed: a whole number >= 1")
+        object.__setattr__(self, "num_samples", int(self.num_samples))
         if self.mask.shape != (self.layout.steps(self.num_samples),):
             raise BitstreamError(
                 f"a mask of shape {self.mask.shape} for {self.num_samples} samples; "
@@ -76,6 +77,27 @@ class Encoded:
             )
         if self.layout.stride is not None and not np.array_equal(self.mask, self.layout.fixed_mask(self.mask.size)):
             raise BitstreamError(f"the mask is not every {self.layout.stride}-th step, as the fixed-rate layout says")
+
+    @classmethod
+    def from_durations(
+        cls,
+        tokens: npt.ArrayLike,
+        durations: npt.ArrayLike,
+        model_id: str,
+        layout: Layout,
+        num_samples: int | None = None,
+    ) -> Encoded:
+        """An utterance from what language models handle: tokens and the steps that each lasts, (K,) each.
+
+        num_samples: if the last step is not full; else the length is that of all steps.
+        """
+        spans = whole_numbers(durations, "durations")
+        if spans.ndim != 1 or spans.size == 0 or spans.min() < 1:
+            raise BitstreamError(f"durations {spans.tolist()}; allowed: 1 or more steps each, of 1 token or more")
+        mask = np.zeros(int(spans.sum()), np.bool_)
+        mask[np.cumsum(spans) - spans] = True
+        samples = mask.size * layout.hop_length if num_samples is None else num_samples
+        return cls(whole_numbers(tokens, "tokens"), mask, samples, model_id, layout)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -137,3 +159,11 @@ class Encoded:
         from pathlib import Path
 
         return Encoded.from_bytes(Path(path).read_bytes(), **options)
+
+
+def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
+    """Integers of any kind as int64; other numbers are refused rather than rounded."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise BitstreamError(f"{name} of type {array.dtype}; allowed: whole numbers")
+    return np.ascontiguousarray(array, dtype=np.int64)

@@ -14,7 +14,7 @@ from pathlib import Path
 def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
     """A temporary name beside `path`, with its suffix; renamed to `path` if the block succeeds, else removed."""
     target = Path(path)
-    temporary = target.with_name(f".{target.stem}-{secrets.token_hex(6)}{target.suffix}")
+    temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")  # no longer than most names
     temporary.touch(exist_ok=False)
     try:
         yield temporary

@@ -21,7 +21,7 @@ from torch import Tensor
 from .bitstream import token_coder
 from .bitstream.token_coder import TokenModel
 from .config import PRESETS, CodecConfig, preset
-from .errors import ConfigError, MissingExtraError, ModelError
+from .errors import ConfigError, ModelError
 from .files import atomic_path, write_atomically
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _download(hub_id: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise MissingExtraError("huggingface_hub", "hub") from None
+        raise ModelError(f"no folder {hub_id!r}; to look for it on the hub: pip install 'dtm-codec[hub]'") from None
     try:
         return Path(snapshot_download(hub_id, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE]))
     except Exception as error:  # whatever the network or the hub answers, the user gets one line
@@ -98,7 +98,7 @@ def read_folder(folder: Path) -> LoadedModel:
             raise ModelError(f"{str(folder)!r} is no model folder: it has no {path.name}")
     try:
         config = CodecConfig.from_dict(json.loads(config_path.read_text()))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{config_path}: not JSON ({error})") from None
     try:
         tensors = safetensors.torch.load_file(weights_path)

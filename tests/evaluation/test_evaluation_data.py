@@ -31,6 +31,30 @@ def test_a_key_changes_with_what_is_judged(manifest: Path) -> None:
     lines = [json.loads(line) for line in manifest.read_text().splitlines()]
     changed.write_text("\n".join(json.dumps({**line, "text": "another text"}) for line in lines))
     assert keys.isdisjoint(u.key for u in read_data(changed))
+    sound = manifest.with_name("0.wav")
+    sound.write_bytes(sound.read_bytes()[:-1] + b"\x55")
+    assert len(keys & {u.key for u in read_data(manifest)}) == 2, "other sound of the same name and size"
+
+
+def test_what_is_not_known_is_not_another_language(tmp_path: Path) -> None:
+    write_audio(tmp_path / "a.wav", np.zeros(100, np.float32), 16_000)
+    with pytest.raises(DTMCodecError, match="lang!=en"):
+        read_data(tmp_path, ["lang!=en"])
+
+
+def test_numbers_in_a_manifest_are_read_as_text(tmp_path: Path) -> None:
+    write_audio(tmp_path / "a.wav", np.zeros(100, np.float32), 16_000)
+    (tmp_path / "m.jsonl").write_text('{"audio_filepath": "a.wav", "speaker": 1089, "set": 3, "text": 42}')
+    (found,) = read_data(tmp_path / "m.jsonl", ["speaker=1089", "set=3"])
+    assert (found.speaker, found.set, found.text) == ("1089", "3", "42")
+
+
+def test_one_recording_is_a_test_set(tmp_path: Path) -> None:
+    write_audio(tmp_path / "a.wav", np.zeros(100, np.float32), 16_000)
+    assert [u.id for u in read_data(tmp_path / "a.wav")] == ["a.wav"]
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)))
+    with pytest.raises(DTMCodecError, match="line 1"):
+        read_data(tmp_path / "binary.jsonl")
 
 
 def test_folders_of_librispeech_mls_and_plain_audio(tmp_path: Path) -> None:
@@ -42,7 +66,7 @@ def test_folders_of_librispeech_mls_and_plain_audio(tmp_path: Path) -> None:
     (tmp_path / "plain/a.txt").write_text("beside\n")
     found = {u.id: (u.text, u.language) for u in read_data(tmp_path)}
     assert found == {
-        "1089/134686/1089-134686-0000.flac": ("HE HOPED", None),
+        "1089/134686/1089-134686-0000.flac": ("HE HOPED", "en"),
         "mls_german/test/audio/7_8_9.wav": ("guten tag", "de"),
         "plain/a.wav": ("beside", None),
         "plain/b.wav": (None, None),

@@ -44,16 +44,22 @@ def test_separable_classes_are_found_and_noise_is_not() -> None:
 
 def test_folds_cover_every_utterance_once_and_share_no_speaker() -> None:
     rows = utterances(50, 7, 2)
-    masks = folds(rows, 5)
-    assert np.sum(masks, axis=0).tolist() == [1] * 50
-    for mask in masks:
-        held_out = {u.speaker for u, test in zip(rows, mask, strict=True) if test}
-        assert held_out.isdisjoint(u.speaker for u, test in zip(rows, mask, strict=True) if not test)
+    found = folds(rows, 5)
+    assert np.sum([fold.test for fold in found], axis=0).tolist() == [1] * 50
+    for fold in found:
+        assert (fold.train == ~fold.test).all()
+        held_out = {u.speaker for u, test in zip(rows, fold.test, strict=True) if test}
+        assert held_out.isdisjoint(u.speaker for u, train in zip(rows, fold.train, strict=True) if train)
 
 
 def test_a_split_of_the_set_is_kept() -> None:
-    rows = [Utterance(str(i), Path("x"), labels={"split": "test" if i < 3 else "train"}) for i in range(10)]
-    assert [mask.tolist() for mask in folds(rows, 5)] == [[True] * 3 + [False] * 7]
+    splits = ["test"] * 3 + ["train"] * 6 + ["devel"]
+    rows = [Utterance(str(i), Path("x"), labels={"split": split}) for i, split in enumerate(splits)]
+    (fold,) = folds(rows, 5)
+    assert fold.test.tolist() == [True] * 3 + [False] * 7
+    assert fold.train.tolist() == [False] * 3 + [True] * 6 + [False]
+    with pytest.raises(DTMCodecError, match="split=test"):
+        folds(rows[3:], 5)
 
 
 def test_f1_is_averaged_over_classes() -> None:

@@ -98,3 +98,11 @@ def test_packed_sequences_do_not_see_each_other(stack: TransformerStack, lengths
         alone = [stack(Packed.consecutive(x, (len(x),))) for x in values.split(lengths)]
     for a, b in zip(together, alone, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_late_in_a_long_recording_angles_are_as_exact_as_at_its_start() -> None:
+    positions = torch.arange(50) + 40 * 360_000  # 40 hours at 100 Hz
+    plan = AttentionPlan.build(Packed(torch.zeros(50, 1), (50,), positions), 64, 32, 10_000.0)
+    angles = positions[:, None] * 10_000.0 ** -(torch.arange(0, 32, 2).double() / 32)
+    torch.testing.assert_close(plan.cos[:, 0].double(), angles.cos(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(plan.sin[:, 0].double(), angles.sin(), rtol=0, atol=1e-6)

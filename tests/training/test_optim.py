@@ -64,3 +64,14 @@ def test_average_follows_and_copies_buffers() -> None:
     assert torch.equal(average.weights["running_mean"], torch.full((2,), 7.0))
     average.update(module, step=0)  # the first steps count for more: decay 1 / 10
     assert torch.allclose(average.weights["weight"], torch.full((2,), 2.9))
+
+
+def test_a_revived_code_is_where_it_is_not_where_it_was() -> None:
+    codec = DTMCodec(replace(SMALL_PRESETS["s-vfr-50"], **TINY))
+    average = Average(codec, decay=0.99)
+    with torch.no_grad():
+        codec.quantizer.codebook[3] = -codec.quantizer.codebook[3]
+        codec.head.project.weight += 1
+    average.update(codec, step=1000)
+    assert torch.equal(average.weights["quantizer.codebook"], codec.quantizer.codebook)
+    assert not torch.equal(average.weights["head.project.weight"], codec.head.project.weight)

@@ -36,7 +36,13 @@ def test_librispeech(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manifest = tmp_path / "dev.jsonl"
     assert prepare("librispeech", [tmp_path / "LibriSpeech"], manifest) == 2
     expected = "LibriSpeech/dev-clean/84/121123/84-121123-0000.flac"
-    assert read(manifest)[0] == {"audio_filepath": expected, "duration": 1.0, "text": "go on", "speaker": "84"}
+    assert read(manifest)[0] == {
+        "audio_filepath": expected,
+        "duration": 1.0,
+        "text": "go on",
+        "speaker": "84",
+        "lang": "en",
+    }
     assert "84-121123-0002.flac" in caplog.text
     assert [u.duration for u in find_utterances(manifest)] == [1.0, 0.5]
 
@@ -58,7 +64,7 @@ def test_mls(tmp_path: Path) -> None:
     manifest = tmp_path / "manifests" / "polish.jsonl"
     assert prepare("mls", [tmp_path / "mls_polish"], manifest) == 1
     (entry,) = read(manifest)
-    assert (entry["text"], entry["speaker"]) == ("może być", "6892")
+    assert (entry["text"], entry["speaker"], entry["lang"]) == ("może być", "6892", "pl")
     assert find_utterances(manifest)[0].path.exists()
 
 

@@ -79,6 +79,7 @@ def test_a_published_state_resumes_to_the_same_curve(run: Path, tmp_path: Path) 
     export(run, tmp_path / "published", full=True)
     train(config, tmp_path / "published", resume=True)
     assert support.curve(tmp_path / "published") == support.curve(tmp_path / "checkpoint")[-2:]
+    assert DTMCodec.from_pretrained(tmp_path / "published").config == config.model  # still a model
 
 
 @pytest.mark.parametrize("source", ["run", "checkpoint", "export", "published"])
@@ -103,6 +104,14 @@ def test_fine_tuning_takes_over_what_fits(run: Path, tmp_path: Path, source: str
     name = "members.0.convolutions.0.parametrizations.weight.original1"
     same = torch.equal(trainer.discriminators.state_dict()[name], state["discriminators"][name])
     assert same == (source != "export")
+
+
+@pytest.mark.parametrize("selector", ["stride", "random"])
+def test_a_rate_that_is_not_steered_is_the_new_one(tmp_path: Path, selector: str) -> None:
+    own = f"model.selector.name={selector}"
+    train(support.tiny(tmp_path, own, "max_steps=1", "token_minutes=0"), tmp_path / "run")
+    config = support.tiny(tmp_path, own, f"init_from={tmp_path / 'run'}", "model.keep_ratio=0.25")
+    assert float(Trainer(config, Fabric(accelerator="cpu", devices=1)).codec.tau) == 4
 
 
 def test_same_selector_keeps_its_tau(run: Path, tmp_path: Path) -> None:

@@ -204,6 +204,15 @@ def test_discriminators_may_be_configured_anew_on_the_way(tmp_path: Path, caplog
     assert "adversarial" in support.curve(tmp_path / "run")[-1]
 
 
+def test_the_optimizer_may_be_configured_anew_on_the_way(tmp_path: Path, whole: Path) -> None:
+    config = support.tiny(tmp_path, "optimizer.betas=[0.5, 0.6]", "optimizer.weight_decay=0.3")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1), resumed=True)
+    trainer.load_state(checkpoints.load(whole))
+    groups = trainer.optimizer.param_groups
+    assert [(group["betas"], group["weight_decay"]) for group in groups] == [((0.5, 0.6), 0.3), ((0.5, 0.6), 0.0)]
+    assert trainer.optimizer.state_dict()["state"], "the moments are those of the checkpoint"
+
+
 def test_a_fine_tuning_run_is_resumed_without_what_it_started_from(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -234,7 +243,7 @@ def test_dev_scores_samples_curves_and_export(tmp_path: Path) -> None:
     assert {"dev/pesq", "dev/stoi", "dev/mel", "dev/keep_ratio_quiet", "dev/keep_ratio_loud"} <= set(scores)
     assert sum(scores[f"dev/spans_{n}"] for n in ("1", "2", "3", "4", "5+")) == pytest.approx(1)
     written = {str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").rglob("*") if p.is_file()}
-    expected = {"losses.png", "config.json", "samples/step-00000002/0-decoded.flac", "export/model.safetensors"}
+    expected = {"losses.png", "run.json", "samples/step-00000002/0-decoded.flac", "export/model.safetensors"}
     assert expected <= written
     assert any(name.startswith("tensorboard/") for name in written)
     exported = DTMCodec.from_pretrained(tmp_path / "run" / "export")

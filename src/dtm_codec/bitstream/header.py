@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from io import BytesIO
 
-from ..config import MAX_NAME_LENGTH
+from ..config import MAX_NAME_LENGTH, MAX_STRIDE
 from ..encoded import Layout
 from ..errors import BitstreamError
 
@@ -21,7 +21,7 @@ SAMPLE_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 
 MAX_STEPS = 1 << 24
 """46 hours at 100 Hz: bounds what a hostile file can ask for."""
-_LIMITS = {"sample_rate": (1 << 24) - 1, "hop_length": (1 << 16) - 1, "token_bits": 24, "stride": 255}
+_LIMITS = {"sample_rate": (1 << 24) - 1, "hop_length": (1 << 16) - 1, "token_bits": 24, "stride": MAX_STRIDE}
 
 _ALPHABET = "\0abcdefghijklmnopqrstuvwxyz0123456789.-"
 _BASE = 40

@@ -161,7 +161,13 @@ def _codec_finder(model: str | None) -> Callable[[str], DTMCodec]:
     """From a file's model id to the codec that decodes it: the one asked for, or the bundled one of that id."""
     if model is not None:
         chosen = options.load_codec(model)
-        return lambda _: chosen
+
+        def check(model_id: str) -> DTMCodec:
+            if model_id != chosen.model_id:
+                raise ModelError(f"made by model {model_id!r}; {model!r} is {chosen.model_id!r}")
+            return chosen
+
+        return check
     loaded: dict[str, DTMCodec] = {}
 
     def find(model_id: str) -> DTMCodec:

@@ -19,7 +19,9 @@ Model: TypeAlias = Annotated[
 ]
 Bitrate: TypeAlias = Annotated[
     float | None,
-    typer.Option(metavar="BPS", help="Total bits a second, position bits included, met by each file."),
+    typer.Option(
+        metavar="BPS", help="Total bits a second, position bits included, met by each file, unless it is silent."
+    ),
 ]
 TokenRate: TypeAlias = Annotated[float | None, typer.Option(metavar="HZ", help="Tokens a second, met by each file.")]
 Tau: TypeAlias = Annotated[

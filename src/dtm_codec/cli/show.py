@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,8 @@ def show(
     from ..audio import READ_SUFFIXES, audio_info, read_audio
 
     rate = options.one_rate(bitrate, token_rate, tau)
+    if not math.isfinite(start) or math.isnan(seconds):
+        raise typer.BadParameter(f"{start} and {seconds}; allowed: numbers", param_hint="--start / --seconds")
     work = batch.plan([audio], output, batch.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
 
     def prepare() -> Callable[[batch.Job], batch.Outcome]:
@@ -50,7 +53,8 @@ def show(
         def convert(job: batch.Job) -> batch.Outcome:
             source = job.read()
             original = audio_info(source)
-            offset, frames = int(start * original.sample_rate), max(1, round(seconds * original.sample_rate))
+            shown = min(seconds, original.duration_s)
+            offset, frames = int(start * original.sample_rate), max(1, round(shown * original.sample_rate))
             samples, _ = read_audio(source, sample_rate, offset=offset, frames=frames)
             encoded = codec.encode(samples, sample_rate, **rate, selector=selector)
             bits, duration = encoded.bits, encoded.duration_s

@@ -160,16 +160,13 @@ def read_rows(path: Path, layout: Layout, rows_at_once: int = 256) -> Iterator[t
         for batch in file.iter_batches(rows_at_once, columns=columns):
             tokens, durations = batch["tokens"], batch["durations"]
             for row in range(batch.num_rows):
-                spans = durations[row].values.to_numpy().astype(np.int64)
-                mask = np.zeros(spans.sum(), np.bool_)
-                mask[np.cumsum(spans) - spans] = True
                 yield (
                     batch["id"][row].as_py(),
-                    Encoded(
-                        codes=tokens[row].values.to_numpy().astype(np.int64),
-                        mask=mask,
-                        num_samples=batch["num_samples"][row].as_py(),
-                        model_id=batch["model_id"][row].as_py(),
-                        layout=layout,
+                    Encoded.from_durations(
+                        tokens[row].values.to_numpy(),
+                        durations[row].values.to_numpy().astype(np.int64),
+                        batch["model_id"][row].as_py(),
+                        layout,
+                        batch["num_samples"][row].as_py(),
                     ),
                 )

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
@@ -51,10 +52,11 @@ class Utterance:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Further fields: emotion, digit, gender, split."""
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Changes with what is judged: name, size of the file, text."""
-        text = f"{self.id}\0{self.path.stat().st_size}\0{self.text}\0{self.language}"
+        """Changes with what is judged: name, sound, text."""
+        sound = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        text = f"{self.id}\0{sound}\0{self.text}\0{self.language}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def value(self, name: str) -> str | None:
@@ -68,10 +70,12 @@ def read_data(source: str | PathLike[str], where: Sequence[str] = ()) -> list[Ut
     path = Path(source)
     if path.is_dir():
         utterances = list(_from_folder(path))
+    elif path.is_file() and path.suffix.lower() in READ_SUFFIXES:
+        utterances = [Utterance(path.name, path)]
     elif path.is_file():
         utterances = list(_from_manifest(path))
     else:
-        raise DataError(f"no test set {str(source)!r}; allowed: a folder of audio or a JSON-lines manifest")
+        raise DataError(f"no test set {str(source)!r}; allowed: audio, a folder of it, or a JSON-lines manifest")
     chosen = [u for u in utterances if all(_meets(u, condition) for condition in where)]
     if not chosen:
         raise DataError(f"{source} has no utterances" + (f" with {' and '.join(where)}" if where else ""))
@@ -82,11 +86,12 @@ def _meets(utterance: Utterance, condition: str) -> bool:
     match = _CONDITION.fullmatch(condition)
     if match is None:
         raise DataError(f"condition {condition!r}; allowed: field=value or field!=value")
-    return (utterance.value(match["field"]) == match["value"]) == (match["relation"] == "=")
+    value = utterance.value(match["field"])
+    return value is not None and (value == match["value"]) == (match["relation"] == "=")
 
 
 def _from_manifest(path: Path) -> Iterator[Utterance]:
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -98,8 +103,10 @@ def _from_manifest(path: Path) -> Iterator[Utterance]:
                 raise DataError(f"{path}, line {number}: no JSON object with 'audio_filepath'") from None
             if not audio.is_file():
                 raise DataError(f"{path}, line {number}: {audio} is not there")
-            labels = {key: str(value) for key, value in row.items() if key not in _NOT_LABELS and value is not None}
-            yield Utterance(name, audio, row.get("text"), row.get("lang"), row.get("speaker"), row.get("set"), labels)
+            values = {key: str(value) for key, value in row.items() if value is not None}
+            text, language, speaker, subset = map(values.get, ("text", "lang", "speaker", "set"))
+            labels = {key: value for key, value in values.items() if key not in _NOT_LABELS}
+            yield Utterance(name, audio, text, language, speaker, subset, labels)
 
 
 def _from_folder(folder: Path) -> Iterator[Utterance]:
@@ -107,8 +114,14 @@ def _from_folder(folder: Path) -> Iterator[Utterance]:
     for path in files_under(folder, READ_SUFFIXES):
         beside = path.with_suffix(".txt")
         text = transcripts.get(path.stem) or (beside.read_text(encoding="utf-8").strip() if beside.is_file() else None)
-        language = next((_MLS_LANGUAGES[part] for part in path.parts if part in _MLS_LANGUAGES), None)
-        yield Utterance(str(path.relative_to(folder)), path, text, language)
+        yield Utterance(str(path.relative_to(folder)), path, text, language_of(path))
+
+
+def language_of(path: Path) -> str | None:
+    """The language that a published corpus is in, by where its files lie: MLS's folders, or beside a transcript of
+    LibriSpeech."""
+    mls = next((_MLS_LANGUAGES[part] for part in path.parts if part in _MLS_LANGUAGES), None)
+    return mls or ("en" if any(path.parent.glob("*.trans.txt")) else None)
 
 
 def _transcripts(folder: Path) -> Iterable[tuple[str, str]]:

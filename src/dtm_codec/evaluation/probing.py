@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,17 +50,28 @@ def embed_all(system: DTM, utterances: Sequence[Utterance], progress: Callable[[
     return torch.stack(pooled)
 
 
-def folds(utterances: Sequence[Utterance], count: int) -> list[npt.NDArray[np.bool_]]:
-    """Test masks (n,): the set's own split (label `split`: train or test) if it has one, else folds of speakers."""
+class Fold(NamedTuple):
+    """Which utterances a probe is trained and tested on, (n,) each."""
+
+    train: npt.NDArray[np.bool_]
+    test: npt.NDArray[np.bool_]
+
+
+def folds(utterances: Sequence[Utterance], count: int) -> list[Fold]:
+    """The set's own split (label `split`: train or test, others are left out) if it has one, else folds of speakers."""
     splits = [u.value("split") for u in utterances]
     if any(splits):
-        return [np.array([split == "test" for split in splits])]
+        missing = {"train", "test"} - set(splits)
+        if missing:
+            raise DataError(f"no utterance with split={missing.pop()}; the set has {sorted({str(s) for s in splits})}")
+        return [Fold(*(np.array([split == name for split in splits]) for name in ("train", "test")))]
     speakers = sorted({u.speaker or "" for u in utterances})
     if len(speakers) < 2:
         raise DataError("probing needs speakers, or a split, to keep training and test apart; this set has neither")
     order = np.random.default_rng(SEED).permutation(len(speakers))
     groups = [{speakers[i] for i in part} for part in np.array_split(order, min(count, len(speakers)))]
-    return [np.array([(u.speaker or "") in group for u in utterances]) for group in groups]
+    masks = [np.array([(u.speaker or "") in group for u in utterances]) for group in groups]
+    return [Fold(~mask, mask) for mask in masks]
 
 
 def probe(features: Tensor, utterances: Sequence[Utterance], label: str, fold_count: int = 5) -> ProbeScore:
@@ -70,9 +82,9 @@ def probe(features: Tensor, utterances: Sequence[Utterance], label: str, fold_co
     classes = sorted({str(name) for name in names})
     targets = torch.tensor([classes.index(str(name)) for name in names])
     scores = []
-    for test in folds(utterances, fold_count):
-        held_out = torch.from_numpy(test)
-        predicted = _fit(features[~held_out], targets[~held_out], features[held_out], len(classes))
+    for train, test in folds(utterances, fold_count):
+        seen, held_out = torch.from_numpy(train), torch.from_numpy(test)
+        predicted = _fit(features[seen], targets[seen], features[held_out], len(classes))
         scores.append(_scores(predicted, targets[held_out], len(classes)))
     accuracy, f1 = np.mean(scores, axis=0)
     return ProbeScore(100 * float(accuracy), 100 * float(f1), len(classes), len(utterances))

@@ -13,6 +13,7 @@ On CUDA, with the package flash-attn and half precision, its variable-length ker
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +43,12 @@ class AttentionPlan:
 
     @classmethod
     def build(cls, packed: Packed, window: int, head_dim: int, rope_base: float) -> AttentionPlan:
-        """The plan for these sequences; angles in float32 whatever the precision of the values."""
+        """The plan for these sequences. Angles are float64 until they are wrapped: late in hours of speech, float32
+        would blur them, and the same sounds would get other tokens there."""
         device = packed.values.device
-        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
-        angles = packed.positions[:, None].float() * rope_base**-exponents  # (S, head_dim / 2)
+        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float64) / head_dim
+        angles = packed.positions[:, None] * rope_base**-exponents  # (S, head_dim / 2)
+        angles = (angles % (2 * math.pi)).float()
         bias = _block_bias(packed.lengths, window, device)
         return cls(packed.lengths, window, bias, angles.cos()[:, None], angles.sin()[:, None])
 

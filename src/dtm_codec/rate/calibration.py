@@ -30,8 +30,8 @@ class Calibration:
 def calibrate(selector: Selector, statistics: Sequence[Tensor], target_tokens: int) -> Calibration:
     """Bisect log tau until the utterances keep `target_tokens` in all, or as near as can be found.
 
-    statistics: (N, C) of each utterance. Any count up to the frames can be hit exactly by PLE on one utterance, and on
-    a set where no two utterances step at the same tau; a stride has only its few.
+    statistics: (N, C) of each utterance. Any count up to the frames that move at all can be hit exactly by PLE on one
+    utterance, and on a set where no two utterances step at the same tau; a stride has only its few.
     """
     if not statistics:
         raise RateError("calibration on 0 utterances; allowed: 1 or more")

@@ -37,6 +37,7 @@ class DataConfig(Validated):
     """Processes that read crops ahead when the corpus is not in memory."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(0.2 <= self.crop_seconds <= 600, "data.crop_seconds", self.crop_seconds, "0.2 ... 600")
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, ">= 1")
         low_high = len(self.gain_db) == 2 and -60 <= self.gain_db[0] <= self.gain_db[1] <= 60
@@ -61,6 +62,7 @@ class OptimizerConfig(Validated):
     """Largest norm of a gradient."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("lr", "min_lr", "clip"):
             value = getattr(self, name)
             require(0 < value < math.inf, f"optimizer.{name}", value, "> 0")
@@ -100,6 +102,7 @@ class LossConfig(Validated):
     """A total loss above this counts as exploded and stops the run."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("mel", "adversarial", "feature_matching", "quantizer", "pitch"):
             require(0 <= getattr(self, name) < math.inf, f"loss.{name}", getattr(self, name), ">= 0")
         windows = list(self.mel_windows)
@@ -133,6 +136,7 @@ class DiscriminatorConfig(Validated):
     """Magnitudes of their spectrograms are raised to this: below 1, quiet parts count more."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.start >= 0, "discriminator.start", self.start, ">= 0")
         require(self.every >= 1, "discriminator.every", self.every, ">= 1")
         if self.crop_seconds is not None:
@@ -167,6 +171,7 @@ class ControllerConfig(Validated):
     """Each step runs at tau times a random factor from exp(-jitter) to exp(jitter): one model for many bitrates."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(0 <= self.momentum < 1, "controller.momentum", self.momentum, "0 ... 1")
         require(self.eta0 >= 0, "controller.eta0", self.eta0, ">= 0")
         require(self.decay_steps > 0, "controller.decay_steps", self.decay_steps, "> 0")
@@ -200,7 +205,7 @@ class TrainConfig(Validated):
 
     precision: Precision = "bf16-mixed"
     accelerator: str = "auto"
-    """Fabric's: auto, cpu, cuda, mps, ..."""
+    """Fabric's: auto, cpu, cuda, ... (not mps, which has no 64-bit numbers)"""
     devices: int | None = None
     """Processes on each machine; None: one for every device there is."""
     num_nodes: int = 1
@@ -229,6 +234,7 @@ class TrainConfig(Validated):
     """Beside metrics.jsonl, which is always written."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(0 <= self.seed < 1 << 32, "seed", self.seed, "0 ... 4294967295")
         require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "0 ... 1")
         require(self.revive_after >= 0, "revive_after", self.revive_after, ">= 0")

@@ -54,10 +54,13 @@ class Batch:
 
 
 def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
-    """The recordings of a folder (searched to any depth) or a manifest. Unreadable ones are reported and skipped."""
+    """The recordings of a folder (searched to any depth) or a manifest, or one alone. Unreadable ones are reported and
+    skipped."""
     root = Path(source)
     if root.is_dir():
         utterances = _with_durations(files_under(root, READ_SUFFIXES))
+    elif root.is_file() and root.suffix.lower() in READ_SUFFIXES:
+        utterances = _with_durations([root])
     elif root.is_file():
         utterances = _with_known_durations(root)
     else:
@@ -81,13 +84,13 @@ def _with_durations(paths: Sequence[Path]) -> list[Utterance]:
 
 def read_manifest(manifest: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Path and entry of each JSON line; `audio_filepath` is relative to the manifest."""
-    for number, line in enumerate(manifest.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(manifest.read_bytes().split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
             path = manifest.parent / entry["audio_filepath"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{manifest} line {number}: expected a JSON object with 'audio_filepath'") from error
         yield path, entry
 

@@ -18,7 +18,8 @@ from .discriminators import Discriminators
 def initialize_from(source: str | PathLike[str], codec: DTMCodec, discriminators: Discriminators) -> list[str]:
     """Copy matching weights from a run or checkpoint (its averaged weights and discriminators) or an exported model.
 
-    Returns lines for the log. tau is taken over only if the selector is the same: it means something else otherwise.
+    Returns lines for the log. tau is taken over only if the selector is the same and is steered: it means something
+    else otherwise, and that of a stride or of Bernoulli draws is the keep ratio itself.
     """
     path = Path(source)
     if path.is_file() or checkpoints.latest(path) is not None:
@@ -29,7 +30,7 @@ def initialize_from(source: str | PathLike[str], codec: DTMCodec, discriminators
         loaded = hub.load(source)
         weights, selector = dict(loaded.tensors or {}), loaded.config.selector.to_dict()
         report = ["discriminators: new, an exported model has none"]
-    if selector != codec.config.selector.to_dict():
+    if selector != codec.config.selector.to_dict() or not codec.config.is_steered:
         weights = {name: tensor for name, tensor in weights.items() if name != "tau"}
     return [f"weights from {source}", *_fill(codec, weights, "codec"), *report]
 

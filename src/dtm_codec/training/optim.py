@@ -42,7 +42,8 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 class Average:
-    """Moving average of a module's parameters; buffers are copied as they are."""
+    """Moving average of a module's parameters; buffers are copied as they are, and so are codebooks: a code that is
+    revived jumps, and an average of where it was and where it is means nothing."""
 
     weights: dict[str, Tensor]
     """As the module's state dict has them, split over processes where the module is."""
@@ -56,10 +57,11 @@ class Average:
         """Take in the weights after `step` steps. Early on the average is short: nothing is learned yet."""
         decay = min(self.decay, (1 + step) / (10 + step))
         parameters = dict(module.named_parameters())
+        codebooks = {name: parameters.pop(name) for name in list(parameters) if name.endswith("codebook")}
         torch._foreach_lerp_([self.weights[name] for name in parameters], list(parameters.values()), 1 - decay)
-        for name, buffer in module.named_buffers():
+        for name, tensor in (*codebooks.items(), *module.named_buffers()):
             if name in self.weights:
-                self.weights[name].copy_(buffer)
+                self.weights[name].copy_(tensor)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Go on from these."""

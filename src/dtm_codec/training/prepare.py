@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..audio import audio_info
 from ..errors import AudioError, import_extra
+from ..evaluation.data import language_of
 from ..files import write_atomically
 from .data import DataError, read_manifest
 
@@ -36,7 +37,9 @@ def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: st
             log.warning("skipped: %s", error)
             return None
         relative = Path(os.path.relpath(path, target.parent)).as_posix()
-        return {"audio_filepath": relative, "duration": duration, "text": text, "speaker": speaker}
+        known = {"audio_filepath": relative, "duration": duration, "text": text, "speaker": speaker}
+        language = "en" if corpus == "librispeech" else language_of(path.resolve())
+        return known | ({} if language is None else {"lang": language})
 
     with ThreadPoolExecutor() as pool:
         found = (recording for root in roots for recording in _WALKS[corpus](root))

@@ -33,6 +33,9 @@ from .trainer import Trainer, TrainingError
 
 log = logging.getLogger(__name__)
 
+RUN_FILE = "run.json"
+"""The run's configuration; a model's own is `config.json`, and a published model can be trained on where it lies."""
+
 
 def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_minutes: float = math.inf) -> Path:
     """Train to `config.max_steps` or for `max_minutes`, whichever is first; returns the last checkpoint.
@@ -57,6 +60,8 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
         strategy=sharding_strategy() if config.strategy == "fsdp" else config.strategy,
         precision=config.precision,
     )
+    if fabric.device.type == "mps":
+        raise TrainingError("accelerator = mps, which has no 64-bit numbers; allowed: cpu, cuda")
     fabric.launch()
     if fabric.is_global_zero:
         log_to_console()
@@ -79,7 +84,7 @@ class Run:
         self._dev_set: list[Samples] = []
         self._metrics = build_all(self.config.dev_metrics)
         if self.fabric.is_global_zero:
-            write_atomically(folder / "config.json", f"{json.dumps(self.config.to_dict(), indent=2)}\n".encode())
+            write_atomically(folder / RUN_FILE, f"{json.dumps(self.config.to_dict(), indent=2)}\n".encode())
             if self.config.data.dev is not None and self.config.dev_utterances:
                 rate = self.config.model.sample_rate
                 self._dev_set = dev.load_dev_set(self.config.data.dev, self.config.dev_utterances, rate)
@@ -162,8 +167,11 @@ class Run:
     def _export(self, average: dict[str, Tensor], final: bool) -> None:
         """The averaged weights as a model folder; at the end with token statistics of the training speech."""
         codec, source = self._codec(average), self.config.data.train
-        if final and self.config.token_minutes and source is not None and not is_shards(source):
-            codec.token_model = token_statistics(codec, find_utterances(source), self.config.token_minutes)
+        if final and self.config.token_minutes and source is not None:
+            if is_shards(source):
+                log.info("no token statistics from shards; dtm-codec export --data MANIFEST adds them")
+            else:
+                codec.token_model = token_statistics(codec, find_utterances(source), self.config.token_minutes)
         codec.save_pretrained(self.folder / "export")
 
     def _evaluate(self, run_log: RunLog) -> None:

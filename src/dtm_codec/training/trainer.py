@@ -112,11 +112,6 @@ class Trainer:
         self.controller: TauController | None = None
         self._usage: deque[Tensor] = deque(maxlen=USAGE_STEPS)
 
-    @property
-    def steers(self) -> bool:
-        """Whether there is a tau to steer: a stride and Bernoulli draws have theirs from the keep ratio."""
-        return self.config.model.selector.name not in ("stride", "random")
-
     def train_step(self, batch: Batch) -> dict[str, float]:
         """One generator step, and one of the discriminators if it is their turn; returns metrics."""
         config, fabric = self.config, self.fabric
@@ -125,7 +120,7 @@ class Trainer:
         set_lr(self.optimizer, lr)
         set_lr(self.discriminator_optimizer, config.discriminator.lr or lr)
         audio = batch.audio.to(fabric.device)
-        if self.steers and self.controller is None:
+        if self.config.model.is_steered and self.controller is None:
             self._start_controller(audio)
 
         pitch = None if self.pitch_tracker is None else self.pitch_tracker(audio)
@@ -311,10 +306,13 @@ class Trainer:
         for module_name, optimizer_name in parts:
             module, optimizer = getattr(self, module_name), getattr(self, optimizer_name)
             module.load_state_dict(split(state[module_name], module.state_dict()))
+            settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             optimizer.load_state_dict(split_optimizer(state[optimizer_name], optimizer))
+            for group, configured in zip(optimizer.param_groups, settings, strict=True):
+                group.update(configured)  # betas and weight decay are this run's
         self.average.load(split(state["average"], self.average.weights))
         self.step = state["step"]
-        if self.steers and state["controller"] is not None:
+        if self.config.model.is_steered and state["controller"] is not None:
             self._start_controller(torch.empty(0))
             assert self.controller is not None
             self.controller.load_state_dict(state["controller"])

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ModelError
 from .. import SAMPLE_RATE
-from ..optional import package_version, require
+from ..optional import fingerprint, package_version, require
 from ..specs import Spec
 from .base import Last, Metric, Sample, Samples, Score, local_model
 
@@ -28,8 +28,9 @@ class UTMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """Repository and entry point."""
-        return "UTMOS22 strong (SpeechMOS 1.2.0)"
+        """Repository, or clone and its fingerprint."""
+        clone = f"clone {fingerprint(Path(self._folder))}" if self._folder else self.repository.rpartition(":v")[2]
+        return f"UTMOS22 strong (SpeechMOS {clone})"
 
     @property
     def _folder(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import systems
 from ..cache import ResultCache
-from ..data import DataError, Utterance, read_data
+from ..data import Utterance, read_data
 from ..layouts import read_layout
 from ..probing import EPOCHS, ProbeScore, embed_all, probe
 from ..runner import Progress
@@ -31,12 +31,10 @@ def read_sets(sources: Sequence[str], sets: Sequence[ProbeSet]) -> dict[str, lis
         if equals:
             found[name] = read_layout(name, Path(folder))
             continue
-        for wanted in sets:
-            try:
-                found[wanted.name] = read_data(source, [f"set={wanted.set}"])
-            except DataError:
-                if not Path(source).is_file():
-                    raise
+        for utterance in read_data(source):
+            for wanted in sets:
+                if utterance.set == wanted.set:
+                    found.setdefault(wanted.name, []).append(utterance)
     return found
 
 

@@ -44,10 +44,12 @@ class DTM(System):
         changes = [f"{key} {spec.options[key]}" for key in _SELECTOR if key in spec.options]
         changes += [_RATES[key].format(value) for key, value in self.rate.items()]
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
-        kind = "FFR" if config.is_fixed_rate else "VFR"
+        kind = "FFR" if self.selector.name == "stride" else "VFR"
         # models at their own rates make the paper's two curves; one model at several rates makes a curve of its own
         own_rate = not self.rate or "calibrate" in spec.options
         self.series = f"DTM-Codec {kind}" if own_rate else f"DTM-Codec {config.name} by rate"
+        if self.selector != config.selector:
+            self.series += f", {self.selector.name}"
         if "calibrate" in spec.options:
             self.title += f" on {Path(spec.options['calibrate']).name}"
             self.rate = {"tau": _calibrated_tau(spec, self.codec.model_id, self.selector, self.rate)}
