@@ -162,6 +162,7 @@ class DTMCodec(Network):
     @torch.inference_mode(False)
     def from_pretrained(cls, name_or_folder: str | PathLike[str] = hub.DEFAULT_MODEL, device: str = "cpu") -> DTMCodec:
         """Load a bundled model by name, a folder, a hub id 'owner/name', or 'random:PRESET' (untrained)."""
+        hub.check_device(device)
         loaded = hub.load(name_or_folder)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(hub.RANDOM_SEED)

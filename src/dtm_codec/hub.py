@@ -54,6 +54,14 @@ def bundled_models() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(BUNDLED.glob(f"*/{WEIGHTS_FILE}"))}
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
+
+
 def load(name_or_folder: str | PathLike[str]) -> LoadedModel:
     """Read a bundled model, a folder, a hub id or 'random:PRESET'."""
     if not isinstance(name_or_folder, str):

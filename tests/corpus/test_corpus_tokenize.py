@@ -291,7 +291,7 @@ def test_a_refused_run_leaves_the_listing_alone(tmp_path, tiny_model, speech):
         ({"shard_size": 0}, CorpusError),
         ({"bitrate": 1.0}, RateError),
         ({"bitrate": 600.0, "tau": 1.0}, RateError),
-        ({"device": "abacus"}, CorpusError),
+        ({"device": "abacus"}, ModelError),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(manifest, tmp_path, tiny_model, options, error):

@@ -42,6 +42,7 @@ def encode(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    device: options.Device = "cpu",
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
     ] = False,
@@ -56,7 +57,7 @@ def encode(
     work = batch.plan(inputs, output, batch.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
     def prepare() -> Callable[[batch.Job], batch.Outcome]:
-        codec = options.load_codec(model)
+        codec = options.load_codec(model, device)
 
         def convert(job: batch.Job) -> batch.Outcome:
             source = job.read()
@@ -103,6 +104,7 @@ def decode(
             "--model", "-m", metavar="NAME|DIR", help="The model that made the files, if it is not a bundled one."
         ),
     ] = None,
+    device: options.Device = "cpu",
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
@@ -114,7 +116,7 @@ def decode(
     work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
 
     def prepare() -> Callable[[batch.Job], batch.Outcome]:
-        codec_for = _codec_finder(model)
+        codec_for = _codec_finder(model, device)
 
         def convert(job: batch.Job) -> batch.Outcome:
             data = _bytes_of(job.read())
@@ -157,10 +159,10 @@ def _bytes_of(source: Path | bytes) -> bytes:
     return source if isinstance(source, bytes) else source.read_bytes()
 
 
-def _codec_finder(model: str | None) -> Callable[[str], DTMCodec]:
+def _codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
     """From a file's model id to the codec that decodes it: the one asked for, or the bundled one of that id."""
     if model is not None:
-        chosen = options.load_codec(model)
+        chosen = options.load_codec(model, device)
 
         def check(model_id: str) -> DTMCodec:
             if model_id != chosen.model_id:
@@ -180,7 +182,7 @@ def _codec_finder(model: str | None) -> Callable[[str], DTMCodec]:
                 raise ModelError(
                     f"made by model {model_id!r}; bundled: {known}; give the folder of its model by --model"
                 )
-            loaded[model_id] = options.load_codec(bundled[model_id])
+            loaded[model_id] = options.load_codec(bundled[model_id], device)
         return loaded[model_id]
 
     return find

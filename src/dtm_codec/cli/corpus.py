@@ -39,7 +39,7 @@ def tokenize(
     shard_size: Annotated[
         int | None, typer.Option(help="Utterances in a Parquet file.", show_default="16 to 2000, for 256 files")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")] = "cpu",
+    device: options.Device = "cpu",
 ) -> None:
     """Turn a corpus into tokens with durations, as Parquet. Run it again to go on where it was stopped."""
     from ..corpus import tokenize

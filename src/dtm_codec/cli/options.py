@@ -31,6 +31,7 @@ Tau: TypeAlias = Annotated[
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
 ]
+Device: TypeAlias = Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 
@@ -55,8 +56,9 @@ def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None)
     return Rate(bitrate=bitrate, token_rate=token_rate, tau=tau)
 
 
-def load_codec(model: str | None) -> DTMCodec:
+def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:
     """The model of that name, or the default one."""
     from ..codec import DTMCodec
+    from ..hub import DEFAULT_MODEL
 
-    return DTMCodec.from_pretrained() if model is None else DTMCodec.from_pretrained(model)
+    return DTMCodec.from_pretrained(DEFAULT_MODEL if model is None else model, device)

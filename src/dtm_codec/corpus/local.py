@@ -24,16 +24,6 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that this machine lacks, before a worker process fails on it."""
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise CorpusError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
-
-
 def run(job: Job, shards: Sequence[Shard], workers: int) -> Generator[Result, None, None]:
     """Do the shards in any order, `workers` at a time. Workers end with this process, however it ends."""
     context = multiprocessing.get_context("spawn")

@@ -96,7 +96,9 @@ def tokenize(
     if workers is not None and workers < 1:
         raise CorpusError(f"workers = {workers}; allowed: >= 1")
     if ray is None:
-        local.check_device(device)
+        from ..hub import check_device
+
+        check_device(device)
     identity = _identify(model, bitrate, tau)
     bitrate, tau = (rate.item() if isinstance(rate, np.generic) else rate for rate in (bitrate, tau))  # fit for JSON
     folder = Path(out).resolve()
