@@ -16,7 +16,7 @@ import pytest
 import soundfile
 from corpus_helpers import SAMPLE_RATE, recording, write_manifest
 
-from dtm_codec import Encoded, Layout, RateError
+from dtm_codec import Encoded, Layout, ModelError, RateError
 from dtm_codec.audio import read_audio
 from dtm_codec.corpus import CorpusError, tokenize
 from dtm_codec.corpus.items import Item
