@@ -306,9 +306,7 @@ def stamp(codebook_size):
 
 
 def utterance(codes, durations, layout):
-    mask = np.zeros(sum(durations), bool)
-    mask[np.cumsum(durations) - durations] = True
-    return Encoded(np.array(codes), mask, mask.size * layout.hop_length, "m:0000", layout)
+    return Encoded.from_durations(codes, durations, "m:0000", layout)
 
 
 def test_a_large_codebook_has_wide_tokens(tmp_path):
