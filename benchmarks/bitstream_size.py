@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.bitstream import container
+from dtm_codec.speech.audio import read_audio, sample_path
 
 COLUMNS = (
     "bps nominal",

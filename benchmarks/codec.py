@@ -44,7 +44,7 @@ def measure(model: str, threads: int, seconds: int, pipe: Any) -> None:
     import torch
 
     from dtm_codec import DTMCodec
-    from dtm_codec.audio import read_audio, sample_path
+    from dtm_codec.speech.audio import read_audio, sample_path
 
     torch.set_num_threads(threads)
     codec = DTMCodec.from_pretrained(model)

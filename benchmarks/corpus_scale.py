@@ -22,9 +22,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dtm_codec.audio import audio_bytes
 from dtm_codec.corpus import tokenize
 from dtm_codec.corpus.run import Progress
+from dtm_codec.speech.audio import audio_bytes
 
 SAMPLE_RATE = 16_000
 CLIPS_IN_A_FOLDER = 1000

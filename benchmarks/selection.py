@@ -20,11 +20,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.config import SelectorConfig
 from dtm_codec.nn.spectral import mel_filterbank
 from dtm_codec.rate.calibration import calibrate
 from dtm_codec.selectors import build, nmse
+from dtm_codec.speech.audio import read_audio, sample_path
 
 ROWS = {
     "stride": (None,),

@@ -84,7 +84,7 @@ def measure(arguments: argparse.Namespace, overrides: list[str], pipe: Any) -> N
     from lightning_fabric import Fabric
     from torch.profiler import ProfilerActivity, profile
 
-    from dtm_codec.audio import sample_path
+    from dtm_codec.speech.audio import sample_path
     from dtm_codec.training.config import load_config
     from dtm_codec.training.data import Crops, open_recordings
     from dtm_codec.training.trainer import Trainer

@@ -13,7 +13,7 @@ import dtm_codec
 
 PACKAGE = Path(dtm_codec.__file__).parent
 
-GROUND = {"encoded", "config", "errors", "files", "audio"}
+GROUND = {"encoded", "config", "errors", "files", "optional", "specs", "speech", "validation"}
 PARTS = {"nn", "selectors", "rate", "bitstream"}
 CORE = {"codec", "network", "hub"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
@@ -26,8 +26,9 @@ ALLOWED = {
     "rate": GROUND | {"selectors"},
     **dict.fromkeys(CORE, GROUND | PARTS | CORE),
     "plotting": GROUND | PARTS | CORE,
-    **dict.fromkeys(ROOMS, GROUND | PARTS | CORE | {"plotting"}),
-    "training": GROUND | PARTS | CORE | {"plotting", "evaluation"},
+    "metrics": GROUND | PARTS | CORE,
+    **dict.fromkeys(ROOMS, GROUND | PARTS | CORE | {"plotting", "metrics"}),
+    "training": GROUND | PARTS | CORE | {"plotting", "metrics", "evaluation"},
 }
 
 

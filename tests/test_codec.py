@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.bitstream import container
 from dtm_codec.config import PAPER_PRESETS, PRESETS, SMALL_PRESETS, CodecConfig, SelectorConfig, preset
 from dtm_codec.encoded import Encoded, Mode
 from dtm_codec.errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
 from dtm_codec.rate.accounting import count
+from dtm_codec.speech.audio import read_audio, sample_path
 
 TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 2, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 2}
 LENGTHS = (1, 2, 79, 159, 160, 161, 639, 16_000, 40_001)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from . import hub
-from .audio import Samples, as_mono, check_sample_rate, resample
 from .config import CodecConfig, SelectorConfig
 from .encoded import Encoded, Layout
 from .errors import ModelError, RateError
@@ -26,6 +25,7 @@ from .rate.calibration import calibrate
 from .rate.request import RateRequest
 from .selectors import Selector, build
 from .selectors.stride import Stride
+from .speech.audio import Samples, as_mono, check_sample_rate, resample
 
 if TYPE_CHECKING:
     from .bitstream.token_coder import TokenModel

@@ -13,9 +13,9 @@ import torch
 from cli_support import Result, Run, sweep
 
 from dtm_codec import DTMCodec, preset
-from dtm_codec.audio import write_audio
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.cli import main
+from dtm_codec.speech.audio import write_audio
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import soundfile
 from cli_support import Run, sweep
 
 from dtm_codec import DTMCodec, Encoded
-from dtm_codec.audio import audio_info, read_audio, write_audio
+from dtm_codec.speech.audio import audio_info, read_audio, write_audio
 
 INFO_KEYS = {
     "duration_s",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from cli_support import Run, sweep
 
-from dtm_codec.audio import write_audio
 from dtm_codec.plotting import Picture, local_token_rate, render
+from dtm_codec.speech.audio import write_audio
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -11,8 +11,8 @@ import torch
 from corpus_helpers import SAMPLE_RATE, Speech, files, one_thread, recording, run_inline, write_manifest
 
 from dtm_codec import DTMCodec, QuantizerConfig, preset
-from dtm_codec.audio import write_audio
 from dtm_codec.corpus import local, tokenize
+from dtm_codec.speech.audio import write_audio
 
 
 @pytest.fixture(scope="session")

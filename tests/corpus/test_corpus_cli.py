@@ -1,8 +1,8 @@
 import pytest
 from corpus_helpers import recording
 
-from dtm_codec.audio import read_audio
 from dtm_codec.cli import main
+from dtm_codec.speech.audio import read_audio
 
 pytestmark = pytest.mark.usefixtures("inline")
 

@@ -5,9 +5,9 @@ import pytest
 from corpus_helpers import SAMPLE_RATE
 
 from dtm_codec import ModelError
-from dtm_codec.audio import audio_bytes, read_audio
 from dtm_codec.corpus import CorpusError, detokenize, tokenize
 from dtm_codec.corpus.detokenizer import _file_name
+from dtm_codec.speech.audio import audio_bytes, read_audio
 
 pytestmark = pytest.mark.usefixtures("inline")
 

@@ -17,11 +17,11 @@ import soundfile
 from corpus_helpers import SAMPLE_RATE, recording, write_manifest
 
 from dtm_codec import Encoded, Layout, ModelError, RateError
-from dtm_codec.audio import read_audio
 from dtm_codec.corpus import CorpusError, tokenize
 from dtm_codec.corpus.items import Item
 from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
+from dtm_codec.speech.audio import read_audio
 
 pytestmark = pytest.mark.usefixtures("inline")
 

@@ -10,19 +10,11 @@ import pytest
 import torch
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import read_audio, sample_path, write_audio
 from dtm_codec.config import preset
-from dtm_codec.evaluation import SAMPLE_RATE
-from dtm_codec.evaluation.metrics.base import Samples
+from dtm_codec.metrics.base import SAMPLE_RATE
+from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 
 TEXTS = ("mister dashwood", "an amiable woman", None)
-
-
-@pytest.fixture(scope="session")
-def speech() -> Samples:
-    """2 s."""
-    audio, _ = read_audio(sample_path(), SAMPLE_RATE)
-    return audio[SAMPLE_RATE : 3 * SAMPLE_RATE]
 
 
 @pytest.fixture(scope="session")

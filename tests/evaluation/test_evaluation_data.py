@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtm_codec.audio import write_audio
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.listening import listening_block, read_ratings
-from dtm_codec.evaluation.specs import Spec
+from dtm_codec.specs import Spec
+from dtm_codec.speech.audio import write_audio
 
 
 def test_manifest_fields_are_read_and_conditions_met(manifest: Path) -> None:

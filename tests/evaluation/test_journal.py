@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation.journal import Header, Journal, Result
-from dtm_codec.evaluation.metrics.base import Score
+from dtm_codec.metrics.base import Score
 
 HEADER = Header({"a": "a1", "b": "b1"}, {"pesq": "p1", "wer": "w1"})
 

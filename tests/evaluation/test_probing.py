@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from dtm_codec.audio import write_audio
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.data import Utterance, read_data
 from dtm_codec.evaluation.layouts import read_layout
 from dtm_codec.evaluation.probing import _scores, embed_all, folds, probe
 from dtm_codec.evaluation.systems.ours import DTM
+from dtm_codec.speech.audio import write_audio
 
 
 def utterances(count: int, speakers: int, classes: int) -> list[Utterance]:

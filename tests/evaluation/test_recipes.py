@@ -11,8 +11,8 @@ from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import paper, recipes, systems
 from dtm_codec.evaluation.models import Models
 from dtm_codec.evaluation.recipes.run import Choice, RecipeRunner, Settings
-from dtm_codec.evaluation.specs import Spec
 from dtm_codec.evaluation.systems.plain import Identity
+from dtm_codec.specs import Spec
 
 yaml = pytest.importorskip("yaml")
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -116,7 +116,7 @@ def test_a_system_that_fails_on_one_utterance_keeps_the_others(
 
 
 def test_a_judge_without_a_value_for_an_utterance_leaves_it_out(tmp_path: Path) -> None:
-    from dtm_codec.audio import write_audio
+    from dtm_codec.speech.audio import write_audio
 
     write_audio(tmp_path / "silence.wav", np.zeros(16_000, np.float32), 16_000)
     summary = evaluate(["identity"], ["stoi", "mel"], read_data(tmp_path), tmp_path / "run")

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtm_codec.audio import read_audio
 from dtm_codec.errors import DTMCodecError
-from dtm_codec.evaluation import SAMPLE_RATE, systems
+from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.data import read_data
-from dtm_codec.evaluation.metrics.base import Samples
 from dtm_codec.evaluation.systems.base import fit, from_pcm, to_pcm
 from dtm_codec.evaluation.systems.programs import ogg_packet_sizes
+from dtm_codec.metrics.base import SAMPLE_RATE, Samples
+from dtm_codec.speech.audio import read_audio
 
 PROGRAMS = {"codec2": "c2enc", "opus": "opusenc", "speex": "speexenc"}
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dtm_codec.audio import read_audio, sample_path
+from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training.config import DiscriminatorConfig
 from dtm_codec.training.discriminators import Discriminators, PeriodDiscriminator, STFTDiscriminator
 

@@ -12,8 +12,8 @@ import training_support as support
 from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import read_audio, sample_path
 from dtm_codec.encoded import Encoded
+from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
 from dtm_codec.training.run import train

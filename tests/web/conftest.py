@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dtm_codec.audio import Samples, read_audio, sample_path
+from dtm_codec.speech.audio import Samples, read_audio, sample_path
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient

@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from web_support import ADMIN, served, worse
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import read_audio, sample_path, write_audio
+from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
 from dtm_codec.web.listening.definition import Definition

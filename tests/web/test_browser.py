@@ -15,9 +15,9 @@ from selenium.webdriver.common.keys import Keys
 from web_support import ADMIN, SYSTEMS, served
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import sample_path, write_audio
 from dtm_codec.encoded import Encoded
 from dtm_codec.errors import RateError
+from dtm_codec.speech.audio import sample_path, write_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
 from dtm_codec.web.listening.routes import RunningTest

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from web_support import SYSTEMS, make_prepared
 
-from dtm_codec.audio import read_audio, write_audio
 from dtm_codec.errors import AudioError, ConfigError
+from dtm_codec.speech.audio import read_audio, write_audio
 from dtm_codec.web.listening import webmushra
 from dtm_codec.web.listening.definition import load_definition
 from dtm_codec.web.listening.prepared import load_test, prepare

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from web_support import ADMIN, SYSTEMS, make_prepared
 
-from dtm_codec.audio import read_audio
+from dtm_codec.speech.audio import read_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.listening.prepared import ListeningTest
 from dtm_codec.web.listening.routes import RunningTest

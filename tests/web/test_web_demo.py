@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from web_support import served
 
 from dtm_codec import DTMCodec
-from dtm_codec.audio import audio_bytes, read_audio
 from dtm_codec.config import SelectorConfig
 from dtm_codec.encoded import Encoded
+from dtm_codec.speech.audio import audio_bytes, read_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import MAX_CLIPS, Demo
 

@@ -12,7 +12,7 @@ import soundfile
 from fastapi.testclient import TestClient
 from web_support import served
 
-from dtm_codec.audio import audio_bytes
+from dtm_codec.speech.audio import audio_bytes
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
 from dtm_codec.web.guard import LOOPBACK_NAMES

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import uvicorn
 
-from dtm_codec.audio import Samples, write_audio
+from dtm_codec.speech.audio import Samples, write_audio
 from dtm_codec.web.guard import Guard
 from dtm_codec.web.listening.definition import Definition
 from dtm_codec.web.listening.prepared import ListeningTest, prepare

@@ -50,8 +50,8 @@ def encode(
     as_json: options.Json = False,
 ) -> None:
     """Turn speech (WAV, FLAC, OGG, MP3, any rate and channels) into .dtm files."""
-    from ..audio import READ_SUFFIXES, audio_info, read_audio
     from ..bitstream.container import inspect
+    from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
 
     rate = options.one_rate(bitrate, token_rate, tau)
     work = batch.plan(inputs, output, batch.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
@@ -109,9 +109,9 @@ def decode(
     as_json: options.Json = False,
 ) -> None:
     """Turn .dtm files back into speech (16-bit WAV or FLAC)."""
-    from ..audio import WRITE_FORMATS, audio_bytes
     from ..bitstream.container import inspect
     from ..encoded import Encoded
+    from ..speech.audio import WRITE_FORMATS, audio_bytes
 
     work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
 

@@ -70,7 +70,7 @@ def evaluate(
 
     Stopped at any point, the same command goes on where it was.
     """
-    from ..evaluation import metrics as registry
+    from .. import metrics as registry
     from ..evaluation.data import read_data
     from ..evaluation.rendering import markdown_table
     from ..evaluation.report import run_section
@@ -142,7 +142,7 @@ def recipe(
     jobs: Jobs = 1,
 ) -> None:
     """Reproduce results of the paper with the models at hand, the paper's rows beside them."""
-    from ..evaluation import metrics as registry
+    from .. import metrics as registry
     from ..evaluation import recipes
     from ..evaluation.models import Models
     from ..evaluation.recipes.run import RecipeRunner, Settings

@@ -37,7 +37,7 @@ def show(
     force: options.Force = False,
 ) -> None:
     """Draw spectrograms before and after, the kept steps, the local token rate and the path length."""
-    from ..audio import READ_SUFFIXES, audio_info, read_audio
+    from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
 
     rate = options.one_rate(bitrate, token_rate, tau)
     if not math.isfinite(start) or math.isnan(seconds):

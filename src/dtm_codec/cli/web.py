@@ -114,9 +114,9 @@ def new(
 
 def _system(source: str) -> System:
     """A system of the evaluation room, as the listening test runs it."""
-    from ..audio import Samples, resample
-    from ..evaluation import SAMPLE_RATE
     from ..evaluation.systems import build
+    from ..metrics.base import SAMPLE_RATE
+    from ..speech.audio import Samples, resample
 
     system = build(source)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
 
-from ..audio import write_audio
 from ..encoded import Encoded
+from ..speech.audio import write_audio
 from .errors import CorpusError
 from .items import AUDIO_SUFFIXES
 from .schema import read_footer, read_rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..audio import READ_SUFFIXES
+from ..speech.audio import READ_SUFFIXES
 from .errors import CorpusError
 
 AUDIO_SUFFIXES = (*READ_SUFFIXES, ".oga", ".sph", ".m4a", ".aac", ".wma", ".amr", ".webm")

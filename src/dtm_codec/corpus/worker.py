@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..audio import audio_info, read_audio
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
+from ..speech.audio import audio_info, read_audio
 from .errors import CorpusError
 from .items import Item, Part, Source, plain_text
 from .plan import Shard

@@ -1,7 +1,6 @@
 """Fair comparisons at matched total bitrate: metrics, systems under test, runs, tables and the paper's own figures.
 
     systems/   what is judged: `encode(audio) -> Coded`, `decode -> audio`, ours and others
-    metrics/   who judges: one registry, each metric names its judge
     runner     systems x utterances x metrics, in parallel, resumable
     report     tables and figures of finished runs
     recipes/   one per result of the paper
@@ -9,6 +8,3 @@
 
 Everything here hears 16 kHz mono: a system or metric that works at another rate resamples.
 """
-
-SAMPLE_RATE = 16_000
-"""Hz, of every signal that crosses this room."""

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..audio import Samples, read_audio, sample_path
-from . import SAMPLE_RATE, systems
+from ..metrics.base import SAMPLE_RATE
+from ..speech.audio import Samples, read_audio, sample_path
+from . import systems
 from .diagnostics import SelectorClock, cpu_seconds
 from .systems.ours import DTM, use_selector
 from .tables import Block, Cell, Column, Group

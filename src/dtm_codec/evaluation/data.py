@@ -16,9 +16,9 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from ..audio import READ_SUFFIXES
 from ..errors import DTMCodecError
 from ..files import files_under
+from ..speech.audio import READ_SUFFIXES
 
 _MLS_LANGUAGES = {
     "mls_dutch": "nl",

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..audio import read_audio
+from ..metrics.base import SAMPLE_RATE
 from ..selectors import nmse
-from . import SAMPLE_RATE
+from ..speech.audio import read_audio
 from .data import Utterance
 from .systems.ours import DTM, use_selector
 

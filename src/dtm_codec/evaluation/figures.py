@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import atomic_path
+from ..optional import require
 from . import paper
-from .optional import require
 from .rendering import Figure
 from .summary import MetricInfo, Summary
 

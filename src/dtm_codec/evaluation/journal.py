@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DTMCodecError
-from .metrics.base import Score
+from ..metrics.base import Score
 
 
 class JournalError(DTMCodecError):

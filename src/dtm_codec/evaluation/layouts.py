@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..audio import READ_SUFFIXES
 from ..files import files_under
+from ..speech.audio import READ_SUFFIXES
 from .data import DataError, Utterance
 
 _RAVDESS = ("neutral", "calm", "happy", "sad", "angry", "fearful", "disgust", "surprised")

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..audio import read_audio
-from . import SAMPLE_RATE
+from ..metrics.base import SAMPLE_RATE
+from ..speech.audio import read_audio
 from .data import DataError, Utterance
 from .systems.ours import DTM
 

@@ -10,12 +10,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..audio import Samples, read_audio
+from .. import metrics
 from ..errors import AudioError, DTMCodecError
-from . import SAMPLE_RATE, metrics, systems
+from ..metrics import Metric, Sample
+from ..metrics.base import SAMPLE_RATE
+from ..speech.audio import Samples, read_audio
+from . import systems
 from .data import Utterance
 from .journal import Header, Journal, Result
-from .metrics import Metric, Sample
 from .summary import Summary, summarise
 from .systems import System
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..errors import DTMCodecError
 from ..files import atomic_path, write_atomically
+from ..metrics import Metric
+from ..optional import require
 from .data import Utterance
 from .journal import Result
-from .metrics import Metric
-from .optional import require
 from .statistics import Estimate, weighted_mean
 from .systems import System
 

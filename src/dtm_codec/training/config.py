@@ -10,8 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import CodecConfig, Validated, preset, require
+from ..config import CodecConfig, preset
 from ..errors import ConfigError, MissingExtraError
+from ..validation import Validated, require
 
 Logger = Literal["tensorboard", "wandb"]
 Strategy = Literal["auto", "ddp", "fsdp"]
@@ -290,7 +291,7 @@ def _parse_yaml(text: str, where: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("pyyaml", "train") from error
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+    class Loader(yaml.SafeLoader):
         """YAML 1.1 takes 1e-4 for a string."""
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), "-+0123456789")

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..audio import READ_SUFFIXES, Samples, audio_info, read_audio
 from ..errors import AudioError, DTMCodecError
 from ..files import files_under
+from ..speech.audio import READ_SUFFIXES, Samples, audio_info, read_audio
 from .config import DataConfig
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..audio import Samples, read_audio, resample, write_audio
 from ..codec import DTMCodec
 from ..encoded import Encoded
 from ..errors import AudioError
-from ..evaluation import SAMPLE_RATE
-from ..evaluation.metrics import Metric, Sample
+from ..metrics import Metric, Sample
+from ..metrics.base import SAMPLE_RATE
+from ..speech.audio import Samples, read_audio, resample, write_audio
 from .data import find_utterances
 
 LONGEST_SECONDS = 10.0

@@ -11,10 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from ..audio import audio_info
 from ..errors import AudioError, import_extra
 from ..evaluation.data import language_of
 from ..files import write_atomically
+from ..speech.audio import audio_info
 from .data import DataError, read_manifest
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..audio import read_audio
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
 from ..errors import AudioError
+from ..speech.audio import read_audio
 from . import checkpoints
 from .data import Utterance, find_utterances
 

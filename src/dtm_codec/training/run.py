@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..audio import Samples
 from ..codec import DTMCodec
 from ..errors import MissingExtraError
-from ..evaluation.metrics import build_all
 from ..files import write_atomically
 from ..hub import CONFIG_FILE
+from ..metrics import build_all
+from ..speech.audio import Samples
 from . import checkpoints, dev
 from .config import TrainConfig
 from .data import Batch, DataError, batches, find_utterances, is_shards

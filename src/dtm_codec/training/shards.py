@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from ..audio import READ_SUFFIXES, read_audio
 from ..errors import AudioError, import_extra
+from ..speech.audio import READ_SUFFIXES, read_audio
 from .config import DataConfig
 from .data import Batch, DataError, leave_signals, with_gain
 

@@ -18,10 +18,10 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect
 
-from ..audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from ..errors import AudioError
 from ..plotting import local_token_rate
 from ..rate.accounting import rates
+from ..speech.audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from .pictures import Spectrogram, spectrogram
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ...errors import ConfigError
-from ..optional import require
+from ...optional import require
 
 Kind = Literal["systems", "pairs", "probing", "listening", "figure"]
 Extra = Literal["codes", "speed", "nmse"]

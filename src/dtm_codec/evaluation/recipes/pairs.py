@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..optional import require
+from ...optional import require
 from ..statistics import Estimate, relative_change, weighted_mean
 from ..summary import UTTERANCES, Summary
 from ..tables import Block, Cell, Column, Group, metric_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from ...errors import ConfigError
-from ..specs import Spec
+from ...specs import Spec
 from .base import Coded, System
 
 __all__ = ["Coded", "System", "build", "known"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...audio import resample
 from ...errors import ConfigError
+from ...metrics.base import SAMPLE_RATE
 from ...rate.accounting import Bits
-from .. import SAMPLE_RATE
-from ..specs import Spec
+from ...specs import Spec
+from ...speech.audio import resample
 from .base import Coded, Samples, System, fit, to_pcm
 from .programs import ProgramError
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ...audio import resample
 from ...errors import ConfigError, ModelError
+from ...metrics.base import SAMPLE_RATE
+from ...optional import fingerprint, require
 from ...rate.accounting import Bits
-from .. import SAMPLE_RATE
-from ..optional import fingerprint, require
-from ..specs import Spec
+from ...specs import Spec
+from ...speech.audio import resample
 from .base import Coded, Samples, System, fit
 
 RANDOM = "random"

@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...audio import read_audio, resample
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
+from ...metrics.base import SAMPLE_RATE
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
 from ...selectors import build
-from .. import SAMPLE_RATE
+from ...specs import Spec
+from ...speech.audio import read_audio, resample
 from ..data import read_data
-from ..specs import Spec
 from .base import Coded, Samples, System, fit
 
 _RATES = {"bitrate": "{:g} bps", "token_rate": "{:g} Hz", "tau": "tau {:g}"}

@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from ...metrics.base import SAMPLE_RATE
+from ...optional import require
 from ...rate.accounting import Bits
-from .. import SAMPLE_RATE
-from ..optional import require
-from ..specs import Spec
+from ...specs import Spec
 from .base import Coded, Samples, System
 
 PCM_BITS = 16

@@ -15,11 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...audio import resample
 from ...errors import ConfigError, DTMCodecError
+from ...metrics.base import SAMPLE_RATE
 from ...rate.accounting import Bits
-from .. import SAMPLE_RATE
-from ..specs import Spec
+from ...specs import Spec
+from ...speech.audio import resample
 from .base import Coded, Samples, System, fit, from_pcm, to_pcm
 
 

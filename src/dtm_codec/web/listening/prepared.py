@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...audio import READ_SUFFIXES, Samples, audio_info, read_audio, resample, write_audio
 from ...errors import AudioError, ConfigError
 from ...files import write_atomically
+from ...speech.audio import READ_SUFFIXES, Samples, audio_info, read_audio, resample, write_audio
 from .definition import ANCHOR, FOLDER, REFERENCE, Definition
 from .stimuli import MIN_SECONDS, aligned, low_pass, matched
 

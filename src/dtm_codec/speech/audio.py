@@ -16,8 +16,8 @@ import numpy.typing as npt
 import soundfile
 import soxr
 
-from .errors import AudioError
-from .files import atomic_path
+from ..errors import AudioError
+from ..files import atomic_path
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 """(T,) mono, nominally in -1 ... 1."""
@@ -39,7 +39,7 @@ MAX_CHANNELS = 32
 _BLOCK = 1 << 19
 """Source samples decoded at a time, over all channels: an hour of stereo music is never in memory as such."""
 
-_SAMPLES = Path(__file__).parent / "samples"
+_SAMPLES = Path(__file__).parents[1] / "samples"
 
 
 @dataclass(frozen=True)

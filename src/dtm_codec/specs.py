@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..errors import ConfigError
+from .errors import ConfigError
 
 
 @dataclass(frozen=True)

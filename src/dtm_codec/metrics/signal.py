@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import AudioError
-from .. import SAMPLE_RATE
+from ..errors import AudioError
 from ..optional import package_version, require
-from .base import REFERENCE, Metric, Sample, Score
+from .base import REFERENCE, SAMPLE_RATE, Metric, Sample, Score
 
 
 class PESQ(Metric):

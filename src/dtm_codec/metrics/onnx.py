@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...errors import ModelError
+from ..errors import ModelError
 from ..optional import require
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 
-from ...errors import ConfigError
+from ..errors import ConfigError
 from ..specs import Spec
 from .base import MODELS_VARIABLE, Metric, Sample, Score, local_model
 

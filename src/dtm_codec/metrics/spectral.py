@@ -7,9 +7,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ...nn.spectral import mel_filterbank
-from .. import SAMPLE_RATE
-from .base import REFERENCE, Metric, Sample, Samples, Score
+from ..nn.spectral import mel_filterbank
+from .base import REFERENCE, SAMPLE_RATE, Metric, Sample, Samples, Score
 
 _FLOOR = 1e-5
 

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
-from .. import SAMPLE_RATE
+from ..errors import ModelError
 from ..optional import fingerprint, package_version, require
 from ..specs import Spec
-from .base import Last, Samples, find_model, hub_or_local
+from .base import SAMPLE_RATE, Last, Samples, find_model, hub_or_local
 from .onnx import one_thread_session
 
 

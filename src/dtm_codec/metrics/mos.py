@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
-from .. import SAMPLE_RATE
+from ..errors import ModelError
 from ..optional import fingerprint, package_version, require
 from ..specs import Spec
-from .base import Last, Metric, Sample, Samples, Score, local_model
+from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, local_model
 
 
 class UTMOS(Metric):

@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from .. import SAMPLE_RATE
-from .base import Samples
+from .base import SAMPLE_RATE, Samples
 
 _FRAME, _HOP, _FFT = 400, 160, 512
 _PREEMPHASIS = 0.97

@@ -12,7 +12,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ModelError
+from ..errors import ModelError
 from ..specs import Spec
 
 Samples = npt.NDArray[np.float32]
@@ -21,6 +21,9 @@ Value = TypeVar("Value")
 
 REFERENCE: frozenset[Need] = frozenset({"reference"})
 TEXT: frozenset[Need] = frozenset({"text"})
+
+SAMPLE_RATE = 16_000
+"""Hz, of every signal that is judged: a system or metric that works at another rate resamples."""
 
 MODELS_VARIABLE = "DTM_METRIC_MODELS"
 """Environment variable: a folder with the models of metrics, each under its known name."""

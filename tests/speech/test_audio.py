@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtm_codec import audio as audio_module
-from dtm_codec.audio import (
+from dtm_codec.errors import AudioError, DTMCodecError
+from dtm_codec.speech import audio as audio_module
+from dtm_codec.speech.audio import (
     as_mono,
     audio_bytes,
     audio_info,
@@ -23,7 +24,6 @@ from dtm_codec.audio import (
     sample_path,
     write_audio,
 )
-from dtm_codec.errors import AudioError, DTMCodecError
 
 
 def tone(seconds: float = 0.5, rate: int = 16_000, hertz: float = 440.0) -> np.ndarray:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dtm_codec import metrics
 from dtm_codec.errors import ConfigError, DTMCodecError
-from dtm_codec.evaluation import SAMPLE_RATE, metrics
-from dtm_codec.evaluation.metrics import Metric, Sample, Score, words
-from dtm_codec.evaluation.metrics.base import Last, Samples
-from dtm_codec.evaluation.metrics.fbank import log_mel_filterbank
-from dtm_codec.evaluation.metrics.recognisers import Recogniser
+from dtm_codec.metrics import Metric, Sample, Score, words
+from dtm_codec.metrics.base import SAMPLE_RATE, Last, Samples
+from dtm_codec.metrics.fbank import log_mel_filterbank
+from dtm_codec.metrics.recognisers import Recogniser
 
 OFFLINE = ["pesq", "stoi", "estoi", "si-sdr", "mel", "stft"]
 

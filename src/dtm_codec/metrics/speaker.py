@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import AudioError, ModelError
-from .. import SAMPLE_RATE
+from ..errors import AudioError, ModelError
 from ..optional import fingerprint, package_version, require
 from ..specs import Spec
-from .base import REFERENCE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
+from .base import REFERENCE, SAMPLE_RATE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
 from .fbank import log_mel_filterbank
 from .onnx import one_thread_session
 

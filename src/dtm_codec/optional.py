@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import DTMCodecError, MissingExtraError
+from .errors import DTMCodecError, MissingExtraError
 
 _BY_HAND = {
     "distillmos": "--no-deps distillmos xls-r-sqa==0.1.0",  # else it brings torchaudio, which it needs for nothing here

@@ -1,0 +1,15 @@
+"""What the tests of several rooms share."""
+
+from __future__ import annotations
+
+import pytest
+
+from dtm_codec.metrics.base import SAMPLE_RATE, Samples
+from dtm_codec.speech.audio import read_audio, sample_path
+
+
+@pytest.fixture(scope="session")
+def speech() -> Samples:
+    """2 s."""
+    audio, _ = read_audio(sample_path(), SAMPLE_RATE)
+    return audio[SAMPLE_RATE : 3 * SAMPLE_RATE]
