@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from dtm_codec.errors import DataError
 from dtm_codec.training.config import DataConfig
-from dtm_codec.training.data import DataError, batches, find_utterances
+from dtm_codec.training.data import batches, find_utterances
 from dtm_codec.training.prepare import prepare, write_shards
 
 CONFIG = DataConfig(crop_seconds=0.25, batch_size=4, workers=1)
@@ -65,7 +66,7 @@ def test_mls(tmp_path: Path) -> None:
     assert prepare("mls", [tmp_path / "mls_polish"], manifest) == 1
     (entry,) = read(manifest)
     assert (entry["text"], entry["speaker"], entry["lang"]) == ("może być", "6892", "pl")
-    assert find_utterances(manifest)[0].path.exists()
+    assert find_utterances(manifest)[0].audio.exists()
 
 
 def test_wrong_folder_is_an_error(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
-from ..files import atomic_path
-from .errors import CorpusError
-from .items import AUDIO_SUFFIXES, Source
+from ..errors import DataError
+from ..files import atomic_path, walk
+from ..speech.audio import AUDIO_SUFFIXES
 from .manifest import Manifest
+from .parts import Source
 from .tars import Tars
 
 SUFFIXES = {
@@ -37,7 +36,7 @@ def open_source(corpus: Path, listing: Path) -> Source:
     kind = _kind(corpus.name)
     if not corpus.is_file() or kind in (None, "audio"):
         allowed = ", ".join(suffix for name in ("manifest", "tars", "tables") for suffix in SUFFIXES[name])
-        raise CorpusError(f"corpus {corpus}; allowed: an existing folder, or a file that ends in {allowed}")
+        raise DataError(f"corpus {corpus}; allowed: an existing folder, or a file that ends in {allowed}")
     if kind == "manifest":
         return Manifest.scan(corpus, corpus.parent)
     return _open_containers(corpus.parent, kind, [corpus.name])
@@ -47,18 +46,18 @@ def _open_folder(folder: Path, listing: Path) -> Source:
     containers: dict[str, list[str]] = {}
     sample = None
     with atomic_path(listing) as temporary, temporary.open("w", encoding="ascii") as lines:
-        for file in _walk(folder, listing.parent):
-            kind = _kind(file)
+        for path in walk(folder, leave_out=listing.parent):
+            file, kind = path.relative_to(folder).as_posix(), _kind(path.name)
             if kind == "audio":
                 sample = file
-                lines.write(json.dumps({"audio_filepath": file, "size": _size(folder / file)}) + "\n")
+                lines.write(json.dumps({"audio_filepath": file, "size": _size(path)}) + "\n")
             elif kind in ("tars", "tables"):
                 containers.setdefault(kind, []).append(file)
     samples = [files[0] for files in containers.values()] + ([sample] if sample else [])
     if not samples:
-        raise CorpusError(f"{folder} holds no audio, WebDataset tars, Parquet or Arrow files")
+        raise DataError(f"{folder} holds no audio, WebDataset tars, Parquet or Arrow files")
     if len(samples) > 1:
-        raise CorpusError(f"{folder} holds several kinds of corpus, such as {', '.join(samples)}; name one of them")
+        raise DataError(f"{folder} holds several kinds of corpus, such as {', '.join(samples)}; name one of them")
     if sample:
         return Manifest.scan(listing, folder)
     listing.unlink()
@@ -78,22 +77,6 @@ def _open_containers(root: Path, kind: str | None, files: list[str]) -> Source:
 
 def _kind(name: str) -> str | None:
     return next((kind for kind, suffixes in SUFFIXES.items() if name.lower().endswith(suffixes)), None)
-
-
-def _walk(folder: Path, other: Path) -> Iterator[str]:
-    """Files under `folder` but not `other`, relative, in a fixed order, neither hidden nor in a hidden folder. Links
-    lead to no folder twice."""
-    entered = {folder.resolve(), other.resolve()}
-    for parent, folders, files in os.walk(folder, followlinks=True, onerror=_raise):
-        seen = [name for name in sorted(folders) if not name.startswith(".")]
-        folders[:] = [name for name in seen if (Path(parent) / name).resolve() not in entered]
-        entered.update((Path(parent) / name).resolve() for name in folders)
-        relative = Path(parent).relative_to(folder)
-        yield from ((relative / name).as_posix() for name in sorted(files) if not name.startswith("."))
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _size(path: Path) -> int | None:

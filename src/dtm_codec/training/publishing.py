@@ -17,9 +17,9 @@ from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
 from ..errors import AudioError
-from ..speech.audio import read_audio
+from ..speech.utterance import Utterance
 from . import checkpoints
-from .data import Utterance, find_utterances
+from .data import find_utterances
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +74,9 @@ def _code_sequences(
         if seconds <= 0:
             return
         try:
-            audio, rate = read_audio(utterance.path)
+            audio, rate = utterance.read()
         except AudioError as error:
             log.warning("skipped: %s", error)
             continue
-        seconds -= utterance.duration
+        seconds -= audio.size / rate
         yield codec.encode(audio, rate).codes
