@@ -110,7 +110,7 @@ def test_a_segment_is_packed_alone_and_with_what_is_known_of_it(tmp_path: Path) 
             "duration": 0.5,
             "text": "go on",
             "speaker": "a",
-            "emotion": "calm",
+            "mood": "calm",
         },
         {"audio_filepath": "short.wav", "id": "short"},
         {"audio_filepath": "long.wav", "offset": 3.0, "id": "too late"},
@@ -123,7 +123,7 @@ def test_a_segment_is_packed_alone_and_with_what_is_known_of_it(tmp_path: Path) 
         names = tar.getnames()
         records = [json.loads(tar.extractfile(name).read()) for name in names if name.endswith(".json")]
     assert sorted(names) == ["000000000.flac", "000000000.json", "000000001.json", "000000001.wav"]
-    expected = {"id": "long.wav@1.0", "duration": 0.5, "text": "go on", "speaker": "a", "emotion": "calm"}
+    expected = {"id": "long.wav@1.0", "duration": 0.5, "text": "go on", "speaker": "a", "mood": "calm"}
     assert records == [expected, {"id": "short"}]
     segment, short = read_tar(shard, "s")
     assert np.array_equal(segment.read()[0], Utterance("", tmp_path / "long.wav", 1.0, 0.5).read()[0])

@@ -32,7 +32,6 @@ class Manifest(Source):
         return cls(root, digest.hexdigest(), count, path)
 
     def parts(self, size: int) -> Iterator[Part]:
-        """Byte ranges of `size` lines."""
         start = position = count = 0
         with self.path.open("rb") as file:
             for line in file:
@@ -45,7 +44,6 @@ class Manifest(Source):
             yield Part("", start, position, count)
 
     def read(self, part: Part) -> Iterator[Utterance]:
-        """The items of a byte range."""
         with self.path.open("rb") as file:
             file.seek(part.start)
             while file.tell() < part.stop:

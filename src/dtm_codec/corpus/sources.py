@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError
 from ..files import atomic_path, walk
 from ..speech.audio import AUDIO_SUFFIXES
+from ..speech.tars import read_tar
+from ..speech.utterance import Failure, Utterance
 from .manifest import Manifest
-from .parts import Source
-from .tars import Tars
+from .parts import Part, Source
 
 SUFFIXES = {
     "audio": AUDIO_SUFFIXES,
@@ -24,6 +27,19 @@ SUFFIXES = {
     "tars": (".tar", ".tar.gz", ".tgz"),
     "tables": (".parquet", ".arrow"),
 }
+
+
+@dataclass(frozen=True)
+class _Tars(Source):
+    """Every tar is a part, of whatever size it is: to divide it, it would have to be read."""
+
+    files: tuple[str, ...]
+
+    def parts(self, size: int) -> Iterator[Part]:
+        return (Part(file, 0, 0, None) for file in self.files)
+
+    def read(self, part: Part) -> Iterator[Utterance | Failure]:
+        return read_tar(self.root / part.file, part.file)
 
 
 def open_source(corpus: Path, listing: Path) -> Source:
@@ -69,7 +85,7 @@ def _open_containers(root: Path, kind: str | None, files: list[str]) -> Source:
     names_and_sizes = "\n".join(f"{file} {_size(root / file)}" for file in files)
     fingerprint = hashlib.sha256(names_and_sizes.encode("utf-8", "surrogateescape")).hexdigest()
     if kind == "tars":
-        return Tars(root, fingerprint, None, tuple(files))
+        return _Tars(root, fingerprint, None, tuple(files))
     from .tables import Tables  # needs pyarrow
 
     return Tables.scan(root, fingerprint, files)

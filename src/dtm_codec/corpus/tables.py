@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import DataError, MissingExtraError
 from ..speech.utterance import AUDIO_FIELDS, FIELDS, Failure, Utterance, first_field, plain_text
@@ -93,8 +92,7 @@ class Tables(Source):
             return Failure(name, str(error))
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(NamedTuple):
     audio: str
     ids: list[str]
     """At most one."""
@@ -113,18 +111,7 @@ def _columns(schema: pa.Schema, file: str) -> _Columns:
     return _Columns(audio, ids, [name for name in schema.names if name in wanted])
 
 
-class _Table(ABC):
-    """A file of row groups."""
-
-    schema: pa.Schema
-    group_rows: list[int]
-
-    @abstractmethod
-    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """A few rows at a time of the groups start ... stop - 1."""
-
-
-class _Parquet(_Table):
+class _Parquet:
     def __init__(self, path: Path) -> None:
         self._path = path
         with pq.ParquetFile(path) as file:
@@ -136,7 +123,7 @@ class _Parquet(_Table):
             yield from file.iter_batches(ROWS_AT_ONCE, row_groups=list(range(start, stop)), columns=columns)
 
 
-class _Arrow(_Table):
+class _Arrow:
     """Either of Arrow's formats: `datasets` writes streams, most others files with an index at their end."""
 
     def __init__(self, path: Path) -> None:
@@ -159,5 +146,5 @@ class _Arrow(_Table):
                 yield from (chosen.slice(row, ROWS_AT_ONCE) for row in range(0, batch.num_rows, ROWS_AT_ONCE))
 
 
-def _open(path: Path) -> _Table:
+def _open(path: Path) -> _Parquet | _Arrow:
     return _Arrow(path) if path.suffix.lower() == ".arrow" else _Parquet(path)

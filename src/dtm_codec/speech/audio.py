@@ -56,7 +56,6 @@ class AudioInfo:
 
     @property
     def duration_s(self) -> float:
-        """Seconds of audio."""
         return self.num_samples / self.sample_rate
 
 

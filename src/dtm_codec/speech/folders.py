@@ -45,15 +45,11 @@ def _read_folder(folder: Path, complete: bool) -> Iterator[Utterance]:
     """Transcripts are those that LibriSpeech or MLS have for the file's stem, or a `.txt` beside it."""
     known = {u.id: u for read in PUBLISHED.values() for u in read(folder)} if complete else {}
     for path in files_under(folder, READ_SUFFIXES):
-        utterance = Utterance(plain_text(path.relative_to(folder).as_posix()), path)
-        if complete:
-            listed, beside, language = known.get(path.stem), path.with_suffix(".txt"), _mls_language(path)
-            if listed is not None:
-                utterance = replace(listed, id=utterance.id, audio=path, language=language or listed.language)
-            else:
-                text = _text(beside).strip() if beside.is_file() else None
-                utterance = replace(utterance, text=text, language=language)
-        yield utterance
+        name, beside = plain_text(path.relative_to(folder).as_posix()), path.with_suffix(".txt")
+        text = _text(beside).strip() if complete and path.stem not in known and beside.is_file() else None
+        utterance = known.get(path.stem) or Utterance(name, path, text=text)
+        language = (_mls_language(path) if complete else None) or utterance.language
+        yield replace(utterance, id=name, audio=path, language=language)
 
 
 def librispeech(folder: Path) -> Iterator[Utterance]:

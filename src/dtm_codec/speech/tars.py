@@ -46,7 +46,6 @@ class _Member(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
-        """Read the next header."""
         try:
             return super().fromtarfile(tar)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the mark of the real end

@@ -76,10 +76,11 @@ class Utterance:
     @cached_property
     def key(self) -> str:
         """Changes with what is judged: name, sound, text."""
-        sound = _sha256(self.audio) if isinstance(self.audio, bytes) else _file_sha256(self.audio, *_age(self.audio))
-        text = f"{self.id}\0{sound}\0{self.text}\0{self.language}"
+        data = self.audio
+        sound = hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else _sha256(data, data.stat().st_mtime_ns)
         segment = "" if self.offset is None else f"\0{self.offset}\0{self.duration}"
-        return _sha256(f"{text}{segment}".encode())[:16]
+        text = f"{self.id}\0{sound}\0{self.text}\0{self.language}{segment}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def value(self, name: str) -> str | None:
         """A field or label by its name in the manifest."""
@@ -129,7 +130,6 @@ class Failure:
 
 
 def first_field(record: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """The first of these fields that has a value."""
     return next((name for name in names if record.get(name) is not None), None)
 
 
@@ -142,16 +142,7 @@ def _is_seconds(value: Any) -> bool:
     return value is None or (type(value) in (int, float) and 0 <= value < 1e9)
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _age(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
-
-
-@lru_cache(maxsize=256)
-def _file_sha256(path: Path, changed_ns: int, size: int) -> str:
-    """Of a file as it was then: a manifest may name hundreds of segments of one long recording."""
-    return _sha256(path.read_bytes())
+@lru_cache(maxsize=16)
+def _sha256(path: Path, changed_ns: int) -> str:
+    """Of a file as it was then. Kept, since a manifest may name hundreds of segments of one long recording."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

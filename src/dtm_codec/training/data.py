@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ from ..speech.utterance import Utterance
 from .config import DataConfig
 
 log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
     crops do not need. Unreadable ones are reported and skipped."""
     found = read_set(Path(source))
     with ThreadPoolExecutor() as pool:
-        measured = pool.map(_seconds, [u for u in found if not u.duration])
+        measured = pool.map(lambda u: unless_broken(u.seconds), [u for u in found if not u.duration])
         timed = [Utterance(u.id, u.audio, u.offset, u.duration or next(measured)) for u in found]
     utterances = [utterance for utterance in timed if utterance.duration]
     if not utterances:
@@ -53,23 +56,13 @@ def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
     return utterances
 
 
-def _seconds(utterance: Utterance) -> float | None:
+def unless_broken(read: Callable[[], Value]) -> Value | None:
+    """What is read, or None if the audio cannot be read, which is reported."""
     try:
-        return utterance.seconds()
+        return read()
     except AudioError as error:
         log.warning("skipped: %s", error)
         return None
-
-
-class Recordings(Protocol):
-    """Where crops are cut from."""
-
-    names: list[str]
-    lengths: npt.NDArray[np.int64]
-    """Samples of each recording at the model's rate."""
-
-    def read(self, index: int, start: int, length: int) -> Samples:
-        """At most `length` samples from `start` on; `AudioError` if the file cannot be read."""
 
 
 class InMemory:
@@ -77,11 +70,7 @@ class InMemory:
 
     def __init__(self, utterances: Sequence[Utterance], sample_rate: int) -> None:
         def decode(utterance: Utterance) -> npt.NDArray[np.int16]:
-            try:
-                samples, _ = utterance.read(sample_rate)
-            except AudioError as error:
-                log.warning("skipped: %s", error)
-                return np.zeros(0, np.int16)
+            samples, _ = unless_broken(lambda: utterance.read(sample_rate)) or (np.zeros(0), 0)
             return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
         with ThreadPoolExecutor() as pool:
@@ -111,8 +100,11 @@ class OnDisk:
         self._sample_rate = sample_rate
 
     def read(self, index: int, start: int, length: int) -> Samples:
-        """At most `length` samples from `start` on."""
         return self._utterances[index].read(self._sample_rate, start=start, length=length)[0]
+
+
+Recordings: TypeAlias = InMemory | OnDisk
+"""Where crops are cut from: their `names`, and their `lengths` in samples at the model's rate."""
 
 
 class Crops(Dataset[Batch]):
@@ -138,7 +130,7 @@ class Crops(Dataset[Batch]):
 
     def __getitem__(self, step: int) -> Batch:
         crops = [self._crop(step * self._config.batch_size + i) for i in self._local]
-        return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
+        return collate(crops)
 
     def _permutation(self, epoch: int) -> npt.NDArray[np.int64]:
         if self._drawn[0] != epoch:
@@ -161,6 +153,11 @@ class Crops(Dataset[Batch]):
             audio = np.pad(audio, (0, self._length - audio.size))  # a short recording ends in silence
             return with_gain(audio, self._config.gain_db, draw), f"{self._recordings.names[recording]}@{start}"
         raise DataError("100 recordings in a row cannot be read; the warnings above name them")
+
+
+def collate(crops: Sequence[tuple[Samples, str]]) -> Batch:
+    """One batch of crops of equal length, each with where it is from."""
+    return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
 
 
 def with_gain(audio: Samples, gain_db: Sequence[float], draw: np.random.Generator) -> Samples:
@@ -196,7 +193,7 @@ def batches(
     crops = Crops(recordings, config, crop_samples, seed, rank, world)
     workers = 0 if isinstance(recordings, InMemory) else config.workers
     loader: DataLoader[Batch] = DataLoader(
-        crops, batch_size=None, sampler=_StepsFrom(step), num_workers=workers, worker_init_fn=leave_signals
+        crops, batch_size=None, sampler=count(step), num_workers=workers, worker_init_fn=leave_signals
     )
     return iter(loader)
 
@@ -205,16 +202,3 @@ def leave_signals(worker: int) -> None:
     """Signals to end are the main process's business: it ends its workers itself, after a checkpoint."""
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, signal.SIG_IGN)
-
-
-class _StepsFrom(torch.utils.data.Sampler[int]):
-    """step, step + 1, ... without end."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def __iter__(self) -> Iterator[int]:
-        step = self._step
-        while True:
-            yield step
-            step += 1

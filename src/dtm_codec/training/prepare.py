@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..errors import AudioError, DataError, import_extra
+from ..errors import DataError, import_extra
 from ..files import write_atomically
 from ..speech.audio import audio_bytes
 from ..speech.folders import PUBLISHED, Corpus
 from ..speech.manifest import read_manifest
 from ..speech.utterance import Utterance
-
-log = logging.getLogger(__name__)
+from .data import unless_broken
 
 
 def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: str | PathLike[str]) -> int:
@@ -30,12 +29,10 @@ def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: st
             raise DataError(f"no such folder: {folder}")
 
     def entry(utterance: Utterance) -> dict[str, Any] | None:
-        try:
-            duration = round(utterance.seconds(), 3)
-        except AudioError as error:
-            log.warning("skipped: %s", error)
+        duration = unless_broken(utterance.seconds)
+        if duration is None:
             return None
-        known = replace(utterance, duration=duration).to_record()
+        known = replace(utterance, duration=round(duration, 3)).to_record()
         if corpus == "librispeech":
             known["text"] = known["text"].lower()  # it is published in capitals
         return {"audio_filepath": Path(os.path.relpath(str(utterance.audio), target.parent)).as_posix(), **known}
@@ -59,13 +56,9 @@ def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per
     target.mkdir(parents=True, exist_ok=True)
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:
         for index, utterance in enumerate(read_manifest(Path(manifest))):
-            try:
-                suffix, audio = _packed(utterance)
-            except AudioError as error:
-                log.warning("skipped: %s", error)
-                continue
-            record = {"id": utterance.id, **utterance.to_record()}
-            writer.write({"__key__": f"{index:09d}", suffix[1:].lower(): audio, "json": record})
+            if packed := unless_broken(partial(_packed, utterance)):
+                record = {"id": utterance.id, **utterance.to_record()}
+                writer.write({"__key__": f"{index:09d}", packed[0]: packed[1], "json": record})
         return int(writer.shard)
 
 
@@ -73,6 +66,6 @@ def _packed(utterance: Utterance) -> tuple[str, bytes]:
     """Suffix and content of its file in a shard."""
     assert isinstance(utterance.audio, Path)  # it is from a manifest
     if utterance.offset is not None:
-        return ".flac", audio_bytes(*utterance.read(), ".flac")
+        return "flac", audio_bytes(*utterance.read(), ".flac")
     utterance.seconds()  # raises if it is no audio
-    return utterance.audio.suffix, utterance.audio.read_bytes()
+    return utterance.audio.suffix[1:].lower(), utterance.audio.read_bytes()

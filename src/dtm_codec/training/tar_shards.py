@@ -22,7 +22,7 @@ from ..speech.audio import Samples
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
 from .config import DataConfig
-from .data import Batch, leave_signals, with_gain
+from .data import Batch, collate, leave_signals, with_gain
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def shard_batches(
         partial(webdataset.tariterators.url_opener, handler=webdataset.warn_and_continue),
         crops,
         webdataset.shuffle(SHUFFLE_BUFFER, initial=min(SHUFFLE_BUFFER, 4 * config.batch_size), rng=Random(number)),
-        webdataset.batched(config.batch_size // world, collation_fn=_collate, partial=False),
+        webdataset.batched(config.batch_size // world, collation_fn=collate, partial=False),
     )
     workers = min(max(1, config.workers), len(mine))
     loader: DataLoader[Batch] = DataLoader(dataset, batch_size=None, num_workers=workers, worker_init_fn=leave_signals)
@@ -86,9 +86,8 @@ def _crops(
 
 def _items(shards: Iterable[dict[str, Any]]) -> Iterator[Utterance | Failure]:
     for shard in shards:
-        with shard["stream"] as stream:
-            yield from read_tar(stream, shard["url"])
-
-
-def _collate(crops: list[tuple[Samples, str]]) -> Batch:
-    return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
+        try:
+            with shard["stream"] as stream:
+                yield from read_tar(stream, shard["url"])
+        except OSError as error:  # a pipe's command says only at its end that it failed
+            yield Failure(shard["url"], str(error))
