@@ -35,10 +35,10 @@ def walk(folder: Path, leave_out: Path | None = None) -> Iterator[Path]:
 
     def below(parent: Path) -> Iterator[Path]:
         _, folders, files = next(os.walk(parent, onerror=_raise))
-        is_folder = dict.fromkeys(files, False) | dict.fromkeys(folders, True)
-        for name in sorted(name for name in is_folder if not name.startswith(".")):
+        folder_names = set(folders)
+        for name in sorted(name for name in folders + files if not name.startswith(".")):
             path = parent / name
-            if not is_folder[name]:
+            if name not in folder_names:
                 yield path
             elif (target := path.resolve()) not in entered:
                 entered.add(target)

@@ -57,7 +57,7 @@ def librispeech(folder: Path) -> Iterator[Utterance]:
     for path in files_under(folder, (".txt",)):
         if path.name.endswith(".trans.txt"):
             for name, text in _lines(path):
-                audio, speaker = path.with_name(f"{name}.flac"), name.partition("-")[0]
+                audio, speaker = path.parent / f"{name}.flac", name.partition("-")[0]
                 yield Utterance(name, audio, text=text, speaker=speaker, language="en")
 
 
