@@ -28,7 +28,6 @@ ALLOWED = {
     "plotting": GROUND | PARTS | CORE,
     "metrics": GROUND | PARTS | CORE,
     **dict.fromkeys(ROOMS, GROUND | PARTS | CORE | {"plotting", "metrics"}),
-    "training": GROUND | PARTS | CORE | {"plotting", "metrics", "evaluation"},
 }
 
 

@@ -18,6 +18,10 @@ class AudioError(DTMCodecError):
     """Audio that cannot be read, or that is no speech signal (empty, NaN, wrong shape)."""
 
 
+class DataError(DTMCodecError):
+    """A set of recordings that cannot be read, or that has nothing to use."""
+
+
 class RateError(DTMCodecError):
     """A bitrate or token rate that the model cannot reach."""
 

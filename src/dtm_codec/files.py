@@ -25,16 +25,35 @@ def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def walk(folder: Path, leave_out: Path | None = None) -> Iterator[Path]:
+    """All files under `folder`, but not under `leave_out`, in the order of their paths.
+
+    What is hidden is left alone, and what lies in a hidden folder: it is half-written, an editor's, or a version
+    control's. Links are followed, but no folder is entered twice. A link to nowhere counts as a file.
+    """
+    entered = {folder.resolve()} | ({leave_out.resolve()} if leave_out else set())
+
+    def below(parent: Path) -> Iterator[Path]:
+        _, folders, files = next(os.walk(parent, onerror=_raise))
+        folder_names = set(folders)
+        for name in sorted(name for name in folders + files if not name.startswith(".")):
+            path = parent / name
+            if name not in folder_names:
+                yield path
+            elif (target := path.resolve()) not in entered:
+                entered.add(target)
+                yield from below(path)
+
+    return below(folder)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def files_under(folder: Path, suffixes: Collection[str]) -> list[Path]:
-    """Files at any depth with one of these suffixes, in order. What is hidden is left alone, and what lies in a hidden
-    folder: it is half-written, an editor's, or a version control's."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in suffixes
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
-    )
+    """Files at any depth with one of these suffixes, in order; see `walk`."""
+    return [path for path in walk(folder) if path.suffix.lower() in suffixes and path.is_file()]
 
 
 def write_atomically(path: str | PathLike[str], data: bytes) -> None:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtm_codec.corpus import CorpusError
 from dtm_codec.corpus.manifest import Manifest
 from dtm_codec.corpus.sources import open_source
+from dtm_codec.errors import DataError
+from dtm_codec.speech.utterance import Failure
 
 
 def items(source, size=4):
@@ -117,11 +118,11 @@ def test_a_tar_that_breaks_off_says_so(tmp_path, speech, where):
     end = ends_of_members(path)[len(speech)]
     path.write_bytes(path.read_bytes()[: end + {"in a file": -100, "after a file": 0, "in a header": 100}[where]])
     found = items(opened(path, tmp_path))
-    assert [item.audio for item in found[:-1] if item.audio] == [r.wav for r in speech[: len(found) - 1]]
+    assert [item.audio for item in found[:-1]] == [r.wav for r in speech[: len(found) - 1]]
     assert 0 < len(found) - 1 < len(speech)
-    assert found[-1].audio is None
+    assert isinstance(found[-1], Failure)
     assert "a.tar" in found[-1].id
-    assert "not to its end" in found[-1].problem
+    assert "not to its end" in found[-1].reason
 
 
 def test_a_damaged_header_is_not_the_end_of_a_tar(tmp_path, speech):
@@ -129,14 +130,14 @@ def test_a_damaged_header_is_not_the_end_of_a_tar(tmp_path, speech):
     data, end = bytearray(path.read_bytes()), ends_of_members(path)[len(speech)]
     data[end : end + 512] = bytes(range(256)) * 2
     path.write_bytes(data)
-    assert "not to its end" in items(opened(path, tmp_path))[-1].problem
+    assert "not to its end" in items(opened(path, tmp_path))[-1].reason
 
 
 def test_a_group_without_audio_is_a_problem_not_a_gap(tmp_path, speech):
     path = write_tar(tmp_path / "a.tar", speech[:1])
     with tarfile.open(path, "a") as tar:
         tar.addfile(tarfile.TarInfo("lonely.txt"), io.BytesIO())
-    assert items(opened(path, tmp_path))[-1].problem == "no audio among its files: txt"
+    assert items(opened(path, tmp_path))[-1].reason == "no audio among its files: txt"
 
 
 def test_links_in_a_tar_are_problems_not_gaps(tmp_path, speech):
@@ -147,8 +148,8 @@ def test_links_in_a_tar_are_problems_not_gaps(tmp_path, speech):
             member.type, member.linkname = kind, f"{speech[0].name}.wav"
             tar.addfile(member)
     found = items(opened(path, tmp_path))
-    assert [item.audio for item in found] == [speech[0].wav, speech[1].wav, None, None]
-    assert ["links" in item.problem for item in found[2:]] == [True, True]
+    assert [item.audio for item in found[:2]] == [speech[0].wav, speech[1].wav]
+    assert ["links" in item.reason for item in found[2:]] == [True, True]
 
 
 @pytest.mark.parametrize("group_rows", [1, 3, 100])
@@ -180,7 +181,7 @@ def test_a_table_that_cannot_be_read_is_an_item_that_fails(tmp_path, speech):
     pq.write_table(table(speech), folder / "b.parquet")
     found = items(opened(folder, tmp_path))
     assert found[0].id == "a.parquet:0"
-    assert "cannot be read from row 0 on" in found[0].problem
+    assert "cannot be read from row 0 on" in found[0].reason
     assert len(found) == 1 + len(speech)
 
 
@@ -189,7 +190,7 @@ def test_a_row_without_audio_is_an_item_that_fails(tmp_path, speech):
     rows[1]["audio"] = None
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     found = items(opened(tmp_path / "a.parquet", tmp_path))
-    assert [item.problem is None for item in found] == [True, False]
+    assert [isinstance(item, Failure) for item in found] == [False, True]
 
 
 def test_a_dataset_saved_to_disk(tmp_path, speech):
@@ -239,22 +240,22 @@ def test_the_fingerprint_follows_the_corpus(manifest, tmp_path):
 def test_a_bad_manifest_is_refused_by_line(tmp_path, lines, message):
     path = tmp_path / "m.jsonl"
     path.write_text(lines)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(DataError, match=message):
         opened(path, tmp_path)
 
 
 def test_what_is_no_corpus_is_refused(tmp_path, manifest, speech):
     for missing in (tmp_path / "nowhere", manifest.parent / "0" / "utt00.wav"):
-        with pytest.raises(CorpusError, match="allowed: an existing folder"):
+        with pytest.raises(DataError, match="allowed: an existing folder"):
             opened(missing, tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match="holds no audio"):
+    with pytest.raises(DataError, match="holds no audio"):
         opened(tmp_path / "empty", tmp_path)
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
-    with pytest.raises(CorpusError, match="no audio column"):
+    with pytest.raises(DataError, match="no audio column"):
         opened(tmp_path / "a.parquet", tmp_path)
     pq.write_table(table(speech[:2], id=["same", "same"]), tmp_path / "b.parquet")
-    with pytest.raises(CorpusError, match="'same' stands there a second time"):
+    with pytest.raises(DataError, match="'same' stands there a second time"):
         opened(tmp_path / "b.parquet", tmp_path)
-    with pytest.raises(CorpusError, match="several kinds"):
+    with pytest.raises(DataError, match="several kinds"):
         opened(tmp_path, tmp_path / "empty")

@@ -18,10 +18,10 @@ from corpus_helpers import SAMPLE_RATE, recording, write_manifest
 
 from dtm_codec import Encoded, Layout, ModelError, RateError
 from dtm_codec.corpus import CorpusError, tokenize
-from dtm_codec.corpus.items import Item
 from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
 from dtm_codec.speech.audio import read_audio
+from dtm_codec.speech.utterance import Failure, Utterance
 
 pytestmark = pytest.mark.usefixtures("inline")
 
@@ -313,7 +313,7 @@ def test_a_large_codebook_has_wide_tokens(tmp_path):
     for codebook_size, kind in ((1 << 16, pa.uint16()), ((1 << 16) + 1, pa.uint32())):
         made = stamp(codebook_size)
         with ShardWriter(tmp_path / "a.parquet", made) as writer:
-            writer.add(Item("a", b""), utterance([codebook_size - 1, 0], [2, 1], made.layout))
+            writer.add(Utterance("a", b""), utterance([codebook_size - 1, 0], [2, 1], made.layout))
             report = writer.finish([])
         table = pq.read_table(tmp_path / "a.parquet")
         assert table.schema.field("tokens").type.value_type == kind
@@ -324,9 +324,9 @@ def test_a_large_codebook_has_wide_tokens(tmp_path):
 def test_a_span_beyond_the_column_is_refused_not_cut(tmp_path):
     made = stamp(256)
     with ShardWriter(tmp_path / "a.parquet", made) as writer:
-        writer.add(Item("longest", b""), utterance([1], [65_535], made.layout))
+        writer.add(Utterance("longest", b""), utterance([1], [65_535], made.layout))
         with pytest.raises(CorpusError, match="spans 65536 steps; allowed: up to 65535"):
-            writer.add(Item("longer", b""), utterance([1], [65_536], made.layout))
+            writer.add(Utterance("longer", b""), utterance([1], [65_536], made.layout))
         writer.finish([])
     assert pq.read_table(tmp_path / "a.parquet")["durations"].to_pylist() == [[65_535]]
 
@@ -336,7 +336,7 @@ def test_rows_are_written_out_when_they_are_many(tmp_path, monkeypatch):
     made = stamp(256)
     with ShardWriter(tmp_path / "a.parquet", made) as writer:
         for index in range(7):
-            writer.add(Item(str(index), b""), utterance([1, 2], [1, 1], made.layout))
+            writer.add(Utterance(str(index), b""), utterance([1, 2], [1, 1], made.layout))
         writer.finish([])
     read = pq.ParquetFile(tmp_path / "a.parquet")
     assert [read.metadata.row_group(i).num_rows for i in range(read.num_row_groups)] == [3, 3, 1]
@@ -344,7 +344,7 @@ def test_rows_are_written_out_when_they_are_many(tmp_path, monkeypatch):
 
 
 def test_reports_add_up():
-    from dtm_codec.corpus.schema import Failure, Report
+    from dtm_codec.corpus.schema import Report
 
     first, second = Report(1, 2, 3, 4, 5, 6, (Failure("a", "b"),)), Report(10, 20, 30, 40, 50, 60, (Failure("c", "d"),))
     total = first + second

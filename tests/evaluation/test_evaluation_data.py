@@ -84,7 +84,7 @@ def test_a_bad_manifest_is_one_clear_line(text: str, message: str, tmp_path: Pat
 
 
 def test_nothing_to_judge_is_said(manifest: Path, tmp_path: Path) -> None:
-    with pytest.raises(DTMCodecError, match="no test set"):
+    with pytest.raises(DTMCodecError, match="no speech at"):
         read_data(tmp_path / "gone")
     with pytest.raises(DTMCodecError, match="lang=xx"):
         read_data(manifest, ["lang=xx"])

@@ -11,11 +11,12 @@ import torch
 
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import systems
-from dtm_codec.evaluation.data import Utterance, read_data
+from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.layouts import read_layout
 from dtm_codec.evaluation.probing import _scores, embed_all, folds, probe
 from dtm_codec.evaluation.systems.ours import DTM
 from dtm_codec.speech.audio import write_audio
+from dtm_codec.speech.utterance import Utterance
 
 
 def utterances(count: int, speakers: int, classes: int) -> list[Utterance]:
@@ -102,7 +103,7 @@ def test_published_layouts_are_read(name: str, files: list[str], label: str, val
         (tmp_path / "dataset" / "train.jsonl").write_text(line + "\n")
     found = read_layout(name, tmp_path)
     assert {u.value(label) for u in found} == values
-    assert all(u.path.is_file() for u in found)
+    assert all(u.audio.is_file() for u in found)
     assert all(u.speaker for u in found) or name == "SLURP"
 
 

@@ -14,7 +14,6 @@ from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.systems.base import fit, from_pcm, to_pcm
 from dtm_codec.evaluation.systems.programs import ogg_packet_sizes
 from dtm_codec.metrics.base import SAMPLE_RATE, Samples
-from dtm_codec.speech.audio import read_audio
 
 PROGRAMS = {"codec2": "c2enc", "opus": "opusenc", "speex": "speexenc"}
 
@@ -166,15 +165,13 @@ def test_one_tau_is_calibrated_on_a_set(models: Path, manifest: Path) -> None:
     model = f"dtm:{models / 's-vfr-50' / 'export'}"
     for swap in ("", "&selector=lagrangian&s_max=4"):
         system = systems.build(f"{model}?bitrate=700&calibrate={manifest}{swap}")
-        coded = [system.encode(read_audio(u.path, SAMPLE_RATE)[0]) for u in read_data(manifest)]
+        coded = [system.encode(u.read(SAMPLE_RATE)[0]) for u in read_data(manifest)]
         bps = sum(c.bits.total for c in coded) / sum(c.duration_s for c in coded)
         assert bps == pytest.approx(700, rel=0.02)
         assert system.series == ("DTM-Codec VFR, lagrangian" if swap else "DTM-Codec VFR")
         settled = systems.build(system.settled_name)
         assert "calibrate" not in settled.name
-        assert [settled.encode(read_audio(u.path, SAMPLE_RATE)[0]).bits for u in read_data(manifest)] == [
-            c.bits for c in coded
-        ]
+        assert [settled.encode(u.read(SAMPLE_RATE)[0]).bits for u in read_data(manifest)] == [c.bits for c in coded]
     with pytest.raises(DTMCodecError, match="needs a rate"):
         systems.build(f"{model}?calibrate={manifest}")
     with pytest.raises(DTMCodecError, match="fixed rate"):

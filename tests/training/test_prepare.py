@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from itertools import islice
 from pathlib import Path
 
@@ -10,9 +11,13 @@ import numpy as np
 import pytest
 import soundfile
 
+from dtm_codec.errors import DataError
+from dtm_codec.speech.tars import read_tar
+from dtm_codec.speech.utterance import Utterance
 from dtm_codec.training.config import DataConfig
-from dtm_codec.training.data import DataError, batches, find_utterances
+from dtm_codec.training.data import batches, find_utterances
 from dtm_codec.training.prepare import prepare, write_shards
+from dtm_codec.training.tar_shards import _crops
 
 CONFIG = DataConfig(crop_seconds=0.25, batch_size=4, workers=1)
 
@@ -65,7 +70,7 @@ def test_mls(tmp_path: Path) -> None:
     assert prepare("mls", [tmp_path / "mls_polish"], manifest) == 1
     (entry,) = read(manifest)
     assert (entry["text"], entry["speaker"], entry["lang"]) == ("może być", "6892", "pl")
-    assert find_utterances(manifest)[0].path.exists()
+    assert find_utterances(manifest)[0].audio.exists()
 
 
 def test_wrong_folder_is_an_error(tmp_path: Path) -> None:
@@ -93,6 +98,46 @@ def test_shards_stream_crops_of_every_recording(shards: str) -> None:
     assert all(batch.audio.shape == (4, 4000) and batch.audio.abs().max() > 0.1 for batch in stream)
     recordings = {item.partition("@")[0] for batch in stream for item in batch.items}
     assert len(recordings) == 6
+
+
+def test_a_segment_is_packed_alone_and_with_what_is_known_of_it(tmp_path: Path) -> None:
+    noise(tmp_path / "long.wav", 3.0)
+    noise(tmp_path / "short.wav", 0.5)
+    lines = [
+        {
+            "audio_filepath": "long.wav",
+            "offset": 1.0,
+            "duration": 0.5,
+            "text": "go on",
+            "speaker": "a",
+            "mood": "calm",
+        },
+        {"audio_filepath": "short.wav", "id": "short"},
+        {"audio_filepath": "long.wav", "offset": 3.0, "id": "too late"},
+    ]
+    manifest = tmp_path / "m.jsonl"
+    manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_shards(manifest, tmp_path / "shards")
+    shard = tmp_path / "shards" / "000000.tar"
+    with tarfile.open(shard) as tar:
+        names = tar.getnames()
+        records = [json.loads(tar.extractfile(name).read()) for name in names if name.endswith(".json")]
+    assert sorted(names) == ["000000000.flac", "000000000.json", "000000001.json", "000000001.wav"]
+    expected = {"id": "long.wav@1.0", "duration": 0.5, "text": "go on", "speaker": "a", "mood": "calm"}
+    assert records == [expected, {"id": "short"}]
+    segment, short = read_tar(shard, "s")
+    assert np.array_equal(segment.read()[0], Utterance("", tmp_path / "long.wav", 1.0, 0.5).read()[0])
+    assert short.audio == (tmp_path / "short.wav").read_bytes()
+    assert (segment.id, segment.text, segment.speaker) == ("s/000000000", "go on", "a")
+
+
+def test_a_shard_that_breaks_off_gives_what_it_has(shards: str, caplog: pytest.LogCaptureFixture) -> None:
+    path = Path(shards.replace("{000000..000002}", "000000"))
+    path.write_bytes(path.read_bytes()[:40_000])  # the first of two recordings, and a part of the second
+    with path.open("rb") as stream:
+        crops = _crops([{"url": "a.tar", "stream": stream}], CONFIG, 16_000, 4000, (0,))
+        assert {item.partition("@")[0] for _, item in crops} == {"a.tar/000000000"}
+    assert "skipped: a.tar: the tar cannot be read, or not to its end" in caplog.text
 
 
 def test_processes_read_different_shards(shards: str) -> None:

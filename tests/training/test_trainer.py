@@ -19,8 +19,9 @@ import training_support as support
 from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
+from dtm_codec.errors import DataError
 from dtm_codec.training import checkpoints
-from dtm_codec.training.data import Batch, Crops, DataError, InMemory, find_utterances
+from dtm_codec.training.data import Batch, Crops, InMemory, find_utterances
 from dtm_codec.training.run import _stop_signals, train
 from dtm_codec.training.trainer import Trainer, TrainingError
 

@@ -14,8 +14,9 @@ import pytest
 import soundfile
 import torch
 
+from dtm_codec.errors import DataError
 from dtm_codec.training.config import DataConfig
-from dtm_codec.training.data import Crops, DataError, InMemory, OnDisk, batches, find_utterances, with_gain
+from dtm_codec.training.data import Crops, InMemory, OnDisk, batches, find_utterances, with_gain
 
 CONFIG = DataConfig(crop_seconds=0.25, batch_size=4, workers=0)
 CROP = 4000
@@ -95,7 +96,7 @@ def test_short_recordings_end_in_silence(corpus: Path) -> None:
 
 def test_unreadable_files_are_reported_and_skipped(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
     utterances = find_utterances(corpus)
-    assert [u.path.stem for u in utterances] == ["0", "1", "2", "3"]
+    assert [u.audio.stem for u in utterances] == ["0", "1", "2", "3"]
     assert "broken.wav" in caplog.text
     (corpus / "2.wav").unlink()  # gone after the search
     crops = Crops(OnDisk(utterances, 16_000), CONFIG, CROP, seed=0)
@@ -108,8 +109,8 @@ def test_manifest_paths_are_relative_to_it(corpus: Path) -> None:
     lines = [{"audio_filepath": "0.wav", "duration": 1.0, "text": "a"}, {"audio_filepath": str(corpus / "1.wav")}]
     manifest = corpus / "train.jsonl"
     manifest.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
-    assert {u.path.name: u.duration for u in find_utterances(manifest)} == {"0.wav": 1.0, "1.wav": 2.0}
-    manifest.write_text('{"path": "0.wav"}\n')
+    assert {u.audio.name: u.duration for u in find_utterances(manifest)} == {"0.wav": 1.0, "1.wav": 2.0}
+    manifest.write_text('{"file": "0.wav"}\n')
     with pytest.raises(DataError, match=r"line 1.*audio_filepath"):
         find_utterances(manifest)
 
@@ -128,7 +129,7 @@ def test_other_sample_rates_are_resampled(tmp_path: Path) -> None:
 def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no readable audio"):
         find_utterances(tmp_path)
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(DataError, match="no speech at"):
         find_utterances(tmp_path / "missing")
 
 

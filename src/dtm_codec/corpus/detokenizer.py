@@ -8,9 +8,8 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 
 from ..encoded import Encoded
-from ..speech.audio import write_audio
+from ..speech.audio import AUDIO_SUFFIXES, write_audio
 from .errors import CorpusError
-from .items import AUDIO_SUFFIXES
 from .schema import read_footer, read_rows
 
 BATCH_STEPS = 8192

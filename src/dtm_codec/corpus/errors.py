@@ -6,4 +6,4 @@ from ..errors import DTMCodecError
 
 
 class CorpusError(DTMCodecError):
-    """A corpus that cannot be read, a run that cannot be resumed, or a token sequence that cannot be turned back."""
+    """A run that cannot be begun or resumed, or tokens that cannot be stored or turned back."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..files import write_atomically
 from .errors import CorpusError
-from .items import Part, Source
+from .parts import Part, Source
 
 PLAN_FILE = "plan.json"
 MIN_SHARD_SIZE, MAX_SHARD_SIZE, USUAL_SHARDS = 16, 2000, 256

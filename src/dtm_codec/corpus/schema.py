@@ -16,8 +16,8 @@ import numpy as np
 
 from ..encoded import Encoded, Layout
 from ..errors import MissingExtraError
+from ..speech.utterance import Failure, Utterance
 from .errors import CorpusError
-from .items import Item
 
 try:
     import pyarrow as pa
@@ -47,14 +47,6 @@ def schema(codebook_size: int) -> pa.Schema:
             pa.field("model_id", pa.string(), nullable=False),
         ]
     )
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An item that gave no tokens."""
-
-    id: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class ShardWriter:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def add(self, item: Item, encoded: Encoded) -> None:
+    def add(self, utterance: Utterance, encoded: Encoded) -> None:
         """One row; a span that the column cannot hold is refused, since cutting it would change the tokens."""
         durations = encoded.durations
         if durations.max() > MAX_DURATION:
@@ -111,12 +103,12 @@ class ShardWriter:
             )
         self._rows.append(
             {
-                "id": item.id,
+                "id": utterance.id,
                 "tokens": encoded.tokens.astype(np.uint32),
                 "durations": durations.astype(np.uint16),
                 "num_samples": encoded.num_samples,
-                "text": item.text,
-                "speaker": item.speaker,
+                "text": utterance.text,
+                "speaker": utterance.speaker,
                 "model_id": encoded.model_id,
             }
         )

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import atomic_path
-from .errors import CorpusError
-from .items import AUDIO_SUFFIXES, Source
+from ..errors import DataError
+from ..files import atomic_path, walk
+from ..speech.audio import AUDIO_SUFFIXES
+from ..speech.tars import read_tar
+from ..speech.utterance import Failure, Utterance
 from .manifest import Manifest
-from .tars import Tars
+from .parts import Part, Source
 
 SUFFIXES = {
     "audio": AUDIO_SUFFIXES,
@@ -25,6 +27,19 @@ SUFFIXES = {
     "tars": (".tar", ".tar.gz", ".tgz"),
     "tables": (".parquet", ".arrow"),
 }
+
+
+@dataclass(frozen=True)
+class _Tars(Source):
+    """Every tar is a part, of whatever size it is: to divide it, it would have to be read."""
+
+    files: tuple[str, ...]
+
+    def parts(self, size: int) -> Iterator[Part]:
+        return (Part(file, 0, 0, None) for file in self.files)
+
+    def read(self, part: Part) -> Iterator[Utterance | Failure]:
+        return read_tar(self.root / part.file, part.file)
 
 
 def open_source(corpus: Path, listing: Path) -> Source:
@@ -37,7 +52,7 @@ def open_source(corpus: Path, listing: Path) -> Source:
     kind = _kind(corpus.name)
     if not corpus.is_file() or kind in (None, "audio"):
         allowed = ", ".join(suffix for name in ("manifest", "tars", "tables") for suffix in SUFFIXES[name])
-        raise CorpusError(f"corpus {corpus}; allowed: an existing folder, or a file that ends in {allowed}")
+        raise DataError(f"corpus {corpus}; allowed: an existing folder, or a file that ends in {allowed}")
     if kind == "manifest":
         return Manifest.scan(corpus, corpus.parent)
     return _open_containers(corpus.parent, kind, [corpus.name])
@@ -47,18 +62,18 @@ def _open_folder(folder: Path, listing: Path) -> Source:
     containers: dict[str, list[str]] = {}
     sample = None
     with atomic_path(listing) as temporary, temporary.open("w", encoding="ascii") as lines:
-        for file in _walk(folder, listing.parent):
-            kind = _kind(file)
+        for path in walk(folder, leave_out=listing.parent):
+            file, kind = path.relative_to(folder).as_posix(), _kind(path.name)
             if kind == "audio":
                 sample = file
-                lines.write(json.dumps({"audio_filepath": file, "size": _size(folder / file)}) + "\n")
+                lines.write(json.dumps({"audio_filepath": file, "size": _size(path)}) + "\n")
             elif kind in ("tars", "tables"):
                 containers.setdefault(kind, []).append(file)
     samples = [files[0] for files in containers.values()] + ([sample] if sample else [])
     if not samples:
-        raise CorpusError(f"{folder} holds no audio, WebDataset tars, Parquet or Arrow files")
+        raise DataError(f"{folder} holds no audio, WebDataset tars, Parquet or Arrow files")
     if len(samples) > 1:
-        raise CorpusError(f"{folder} holds several kinds of corpus, such as {', '.join(samples)}; name one of them")
+        raise DataError(f"{folder} holds several kinds of corpus, such as {', '.join(samples)}; name one of them")
     if sample:
         return Manifest.scan(listing, folder)
     listing.unlink()
@@ -70,7 +85,7 @@ def _open_containers(root: Path, kind: str | None, files: list[str]) -> Source:
     names_and_sizes = "\n".join(f"{file} {_size(root / file)}" for file in files)
     fingerprint = hashlib.sha256(names_and_sizes.encode("utf-8", "surrogateescape")).hexdigest()
     if kind == "tars":
-        return Tars(root, fingerprint, None, tuple(files))
+        return _Tars(root, fingerprint, None, tuple(files))
     from .tables import Tables  # needs pyarrow
 
     return Tables.scan(root, fingerprint, files)
@@ -78,22 +93,6 @@ def _open_containers(root: Path, kind: str | None, files: list[str]) -> Source:
 
 def _kind(name: str) -> str | None:
     return next((kind for kind, suffixes in SUFFIXES.items() if name.lower().endswith(suffixes)), None)
-
-
-def _walk(folder: Path, other: Path) -> Iterator[str]:
-    """Files under `folder` but not `other`, relative, in a fixed order, neither hidden nor in a hidden folder. Links
-    lead to no folder twice."""
-    entered = {folder.resolve(), other.resolve()}
-    for parent, folders, files in os.walk(folder, followlinks=True, onerror=_raise):
-        seen = [name for name in sorted(folders) if not name.startswith(".")]
-        folders[:] = [name for name in seen if (Path(parent) / name).resolve() not in entered]
-        entered.update((Path(parent) / name).resolve() for name in folders)
-        relative = Path(parent).relative_to(folder)
-        yield from ((relative / name).as_posix() for name in sorted(files) if not name.startswith("."))
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _size(path: Path) -> int | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import MissingExtraError
-from .errors import CorpusError
-from .items import AUDIO_FIELDS, ID_FIELDS, SPEAKER_FIELDS, TEXT_FIELDS, Ids, Item, Part, Source, plain_text, text_field
+from ..errors import DataError, MissingExtraError
+from ..speech.utterance import AUDIO_FIELDS, FIELDS, Failure, Utterance, first_field, plain_text
+from .parts import Ids, Part, Source
 
 try:
     import pyarrow as pa
@@ -65,8 +64,8 @@ class Tables(Source):
                     yield Part(file, start, group, rows)
                     start, rows = group, 0
 
-    def read(self, part: Part) -> Iterator[Item]:
-        """The items of a run of row groups; where it cannot be read on, an item with that problem."""
+    def read(self, part: Part) -> Iterator[Utterance | Failure]:
+        """The items of a run of row groups; where it cannot be read on, a failure."""
         name, row = plain_text(part.file), 0
         try:
             table = _open(self.root / part.file)
@@ -77,27 +76,23 @@ class Tables(Source):
                     yield self._item(record, columns.audio, f"{name}:{row}")
                     row += 1
         except (pa.ArrowException, OSError) as error:
-            yield Item(f"{name}:{row}", None, problem=f"the table cannot be read from row {row} on: {error}")
+            yield Failure(f"{name}:{row}", f"the table cannot be read from row {row} on: {error}")
 
-    def _item(self, record: Mapping[str, Any], audio_column: str, default_id: str) -> Item:
-        audio, problem = record[audio_column], None
+    def _item(self, record: dict[str, Any], audio_column: str, place: str) -> Utterance | Failure:
+        own = first_field(record, FIELDS["id"])
+        name = (own and plain_text(str(record[own]))) or place
+        audio = record.pop(audio_column)
         if isinstance(audio, dict):  # as `datasets` stores it: the bytes of a file, or where it is
             audio = audio.get("bytes") or audio.get("path")
-        if isinstance(audio, str):
-            audio = self.root / audio
-        if not isinstance(audio, Path | bytes):
-            audio, problem = None, f"column {audio_column!r} holds neither the bytes of an audio file nor a path"
-        return Item(
-            id=text_field(record, ID_FIELDS) or default_id,
-            audio=audio,
-            text=text_field(record, TEXT_FIELDS),
-            speaker=text_field(record, SPEAKER_FIELDS),
-            problem=problem,
-        )
+        if not isinstance(audio, str | bytes):
+            return Failure(name, f"column {audio_column!r} holds neither the bytes of an audio file nor a path")
+        try:
+            return Utterance.from_record(record, self.root / audio if isinstance(audio, str) else audio, name)
+        except DataError as error:
+            return Failure(name, str(error))
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(NamedTuple):
     audio: str
     ids: list[str]
     """At most one."""
@@ -110,24 +105,13 @@ def _columns(schema: pa.Schema, file: str) -> _Columns:
     marked = [name for name, kind in features.items() if isinstance(kind, dict) and kind.get("_type") == "Audio"]
     audio = next((name for name in (*marked, *AUDIO_FIELDS) if name in schema.names), None)
     if audio is None:
-        raise CorpusError(f"{file} has no audio column among {schema.names}; allowed: {', '.join(AUDIO_FIELDS)}")
-    ids = [name for name in ID_FIELDS if name in schema.names][:1]
-    wanted = {audio, *ids, *TEXT_FIELDS, *SPEAKER_FIELDS}
+        raise DataError(f"{file} has no audio column among {schema.names}; allowed: {', '.join(AUDIO_FIELDS)}")
+    ids = [name for name in FIELDS["id"] if name in schema.names][:1]
+    wanted = {audio, *ids, *FIELDS["text"], *FIELDS["speaker"], "offset", "duration"}
     return _Columns(audio, ids, [name for name in schema.names if name in wanted])
 
 
-class _Table(ABC):
-    """A file of row groups."""
-
-    schema: pa.Schema
-    group_rows: list[int]
-
-    @abstractmethod
-    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """A few rows at a time of the groups start ... stop - 1."""
-
-
-class _Parquet(_Table):
+class _Parquet:
     def __init__(self, path: Path) -> None:
         self._path = path
         with pq.ParquetFile(path) as file:
@@ -139,7 +123,7 @@ class _Parquet(_Table):
             yield from file.iter_batches(ROWS_AT_ONCE, row_groups=list(range(start, stop)), columns=columns)
 
 
-class _Arrow(_Table):
+class _Arrow:
     """Either of Arrow's formats: `datasets` writes streams, most others files with an index at their end."""
 
     def __init__(self, path: Path) -> None:
@@ -162,5 +146,5 @@ class _Arrow(_Table):
                 yield from (chosen.slice(row, ROWS_AT_ONCE) for row in range(0, batch.num_rows, ROWS_AT_ONCE))
 
 
-def _open(path: Path) -> _Table:
+def _open(path: Path) -> _Parquet | _Arrow:
     return _Arrow(path) if path.suffix.lower() == ".arrow" else _Parquet(path)

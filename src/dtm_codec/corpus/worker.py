@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple
 
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
-from ..speech.audio import audio_info, read_audio
+from ..speech.audio import Samples
+from ..speech.utterance import Failure, Utterance, plain_text
 from .errors import CorpusError
-from .items import Item, Part, Source, plain_text
+from .parts import Part, Source
 from .plan import Shard
-from .schema import Failure, Report, ShardWriter, Stamp, read_footer
+from .schema import Report, ShardWriter, Stamp, read_footer
 
 BATCH_SECONDS = 60.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
@@ -47,10 +46,9 @@ class Result:
     """Processor time of all threads: what other programs take from the cores does not count."""
 
 
-@dataclass(frozen=True)
-class _Utterance:
-    item: Item
-    audio: npt.NDArray[np.float32]
+class _Loaded(NamedTuple):
+    utterance: Utterance
+    audio: Samples
 
 
 class ShardWorker:
@@ -83,61 +81,58 @@ class ShardWorker:
             for batch in self._batches(shard.part, failures):
                 for utterance, encoded in self._encode(batch, failures):
                     try:
-                        writer.add(utterance.item, encoded)
+                        writer.add(utterance, encoded)
                     except DTMCodecError as error:
-                        failures.append(_failure(utterance.item, error))
+                        failures.append(_failure(utterance, error))
             return writer.finish(failures)
 
-    def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Utterance]]:
+    def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Loaded]]:
         """Neighbours together, up to `BATCH_SECONDS`."""
         limit = BATCH_SECONDS * self.codec.config.sample_rate
-        batch: list[_Utterance] = []
+        batch: list[_Loaded] = []
         ids: set[str] = set()
         for item in self.job.source.read(part):
             try:
                 if item.id in ids:  # manifests and tables are checked as a whole before; a tar can only be now
                     raise CorpusError("its id stands here a second time; ids must differ")
                 ids.add(item.id)
-                utterance = _Utterance(item, self._load(item))
+                if isinstance(item, Failure):
+                    raise CorpusError(item.reason)
+                loaded = _Loaded(item, self._load(item))
             except (DTMCodecError, OSError) as error:
                 failures.append(_failure(item, error))
                 continue
-            if batch and sum(u.audio.size for u in batch) + utterance.audio.size > limit:
+            if batch and sum(other.audio.size for other in batch) + loaded.audio.size > limit:
                 yield batch
                 batch = []
-            batch.append(utterance)
+            batch.append(loaded)
         if batch:
             yield batch
 
-    def _load(self, item: Item) -> npt.NDArray[np.float32]:
-        """The samples of an item at the model's rate, (T,)."""
-        if item.audio is None:
-            raise AudioError(item.problem or "it has no audio")
-        info = audio_info(item.audio)
-        offset = round(item.offset_s * info.sample_rate)
-        frames = None if item.duration_s is None else max(1, round(item.duration_s * info.sample_rate))
-        audio, rate = read_audio(item.audio, self.codec.config.sample_rate, offset=offset, frames=frames)
-        promised_s = min(info.num_samples - offset, frames or info.num_samples) / info.sample_rate
+    def _load(self, utterance: Utterance) -> Samples:
+        """Its samples at the model's rate, (T,)."""
+        audio, rate = utterance.read(self.codec.config.sample_rate)
+        promised_s = utterance.seconds()
         if audio.size / rate < promised_s - LOST_SECONDS:
             raise AudioError(f"it breaks off: {audio.size / rate:.2f} s of {promised_s:.2f} s can be decoded")
         if audio.size < self.min_samples:
             raise AudioError(f"too short: {audio.size} samples at {rate} Hz; allowed: {self.min_samples} or more")
         return audio
 
-    def _encode(self, batch: list[_Utterance], failures: list[Failure]) -> Iterator[tuple[_Utterance, Encoded]]:
+    def _encode(self, batch: list[_Loaded], failures: list[Failure]) -> Iterator[tuple[Utterance, Encoded]]:
         """Encode a batch; if the codec refuses it, one at a time, so that only the culprit fails."""
-        audio, rate = [utterance.audio for utterance in batch], self.codec.config.sample_rate
+        audio, rate = [loaded.audio for loaded in batch], self.codec.config.sample_rate
         try:
             encoded = self.codec.encode(audio, rate, bitrate=self.job.bitrate, tau=self.job.tau)
         except DTMCodecError as error:
             if len(batch) == 1:
-                failures.append(_failure(batch[0].item, error))
+                failures.append(_failure(batch[0].utterance, error))
                 return
-            for utterance in batch:
-                yield from self._encode([utterance], failures)
+            for loaded in batch:
+                yield from self._encode([loaded], failures)
         else:
-            yield from zip(batch, encoded, strict=True)
+            yield from zip((loaded.utterance for loaded in batch), encoded, strict=True)
 
 
-def _failure(item: Item, error: Exception) -> Failure:
+def _failure(item: Utterance | Failure, error: Exception) -> Failure:
     return Failure(item.id, plain_text(str(error)))

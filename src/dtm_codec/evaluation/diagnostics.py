@@ -16,8 +16,7 @@ import torch
 
 from ..metrics.base import SAMPLE_RATE
 from ..selectors import nmse
-from ..speech.audio import read_audio
-from .data import Utterance
+from ..speech.utterance import Utterance
 from .systems.ours import DTM, use_selector
 
 MOST = 50
@@ -51,7 +50,7 @@ def count_codes(system: DTM, utterances: Sequence[Utterance]) -> CodeUse:
     used: set[int] = set()
     tokens = 0
     for utterance in utterances:
-        codes = system.encode(read_audio(utterance.path, SAMPLE_RATE)[0]).payload.codes
+        codes = system.encode(utterance.read(SAMPLE_RATE)[0]).payload.codes
         used.update(codes.tolist())
         tokens += codes.size
     return CodeUse(tokens, len(used), system.codec.config.quantizer.codebook_size)
@@ -86,7 +85,7 @@ def _time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
     clock = SelectorClock(codec.selector)
     error, energy, spent, choosing, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, utterance in enumerate([utterances[0], *utterances]):
-        audio, _ = read_audio(utterance.path, SAMPLE_RATE)
+        audio, _ = utterance.read(SAMPLE_RATE)
         clock.reset()
         start = cpu_seconds()
         encoded = codec.encode(audio, SAMPLE_RATE, **system.rate)

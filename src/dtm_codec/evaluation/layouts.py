@@ -4,70 +4,57 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from ..files import files_under
-from ..speech.audio import READ_SUFFIXES
-from .data import DataError, Utterance
+from ..errors import DataError
+from ..speech.folders import read_set
+from ..speech.utterance import Utterance
 
-_RAVDESS = ("neutral", "calm", "happy", "sad", "angry", "fearful", "disgust", "surprised")
+_EMOTIONS = ("neutral", "calm", "happy", "sad", "angry", "fearful", "disgust", "surprised")  # RAVDESS numbers them
+_NAMED = {
+    "RAVDESS": (r"[^-]*-01-0(?P<emotion>[1-8])-[^-]*-[^-]*-[^-]*-(?P<speaker>[^-]*)", "en", "rav"),
+    "EMOVO": (r"(?P<emotion>[a-z]{3})-(?P<speaker>[fm]\d)-\w+", "it", ""),
+    "AudioMNIST": (r"(?P<digit>\d)_(?P<speaker>\d+)_\d+", "en", "am"),
+}
+"""Sets whose file names say what they are: pattern of the stem, language, what speakers' names begin with.
 
-
-def ravdess(folder: Path) -> Iterator[Utterance]:
-    """`03-01-EMOTION-INTENSITY-SENTENCE-REPETITION-ACTOR.wav`, speech files only; 8 emotions, 24 actors."""
-    for path in files_under(folder, READ_SUFFIXES):
-        fields = path.stem.split("-")
-        if len(fields) == 7 and fields[1] == "01" and 1 <= int(fields[2]) <= len(_RAVDESS):
-            labels = {"emotion": _RAVDESS[int(fields[2]) - 1]}
-            yield Utterance(str(path.relative_to(folder)), path, None, "en", f"rav{fields[6]}", "ravdess", labels)
-
-
-def emovo(folder: Path) -> Iterator[Utterance]:
-    """`EMOTION-SPEAKER-SENTENCE.wav` as in `dis-f1-b1.wav`; 7 emotions, 6 speakers, Italian."""
-    for path in files_under(folder, READ_SUFFIXES):
-        match = re.fullmatch(r"([a-z]{3})-([fm]\d)-\w+", path.stem)
-        if match:
-            labels = {"emotion": match[1]}
-            yield Utterance(str(path.relative_to(folder)), path, None, "it", match[2], "emovo", labels)
+RAVDESS: `03-01-EMOTION-INTENSITY-SENTENCE-REPETITION-ACTOR.wav`, where 01 is speech; 24 actors. EMOVO: `dis-f1-b1.wav`,
+emotion, speaker and sentence; 6 speakers. AudioMNIST: `DIGIT_SPEAKER_REPETITION.wav`; 60 speakers.
+"""
 
 
-def audiomnist(folder: Path) -> Iterator[Utterance]:
-    """`DIGIT_SPEAKER_REPETITION.wav`; 60 speakers."""
-    for path in files_under(folder, READ_SUFFIXES):
-        match = re.fullmatch(r"(\d)_(\d+)_\d+", path.stem)
-        if match:
-            labels = {"digit": match[1]}
-            yield Utterance(str(path.relative_to(folder)), path, None, "en", f"am{match[2]}", "audiomnist", labels)
+def read_layout(name: str, folder: Path) -> list[Utterance]:
+    """The utterances of a published set in its folder."""
+    if name not in (*_NAMED, "SLURP"):
+        raise DataError(f"no probing set {name!r}; known: {', '.join(_NAMED)}, SLURP")
+    found = list(_slurp(folder) if name == "SLURP" else _named(name, folder))
+    if not found:
+        raise DataError(f"{folder} has no files of {name}")
+    return found
 
 
-def slurp(folder: Path) -> Iterator[Utterance]:
+def _named(name: str, folder: Path) -> Iterator[Utterance]:
+    pattern, language, prefix = _NAMED[name]
+    for utterance in read_set(folder):
+        if match := re.fullmatch(pattern, Path(utterance.id).stem):
+            labels = match.groupdict()
+            speaker = prefix + labels.pop("speaker")
+            if name == "RAVDESS":
+                labels["emotion"] = _EMOTIONS[int(labels["emotion"]) - 1]
+            yield replace(utterance, speaker=speaker, language=language, set=name.lower(), labels=labels)
+
+
+def _slurp(folder: Path) -> Iterator[Utterance]:
     """`dataset/slurp/{train,devel,test}.jsonl` with the recordings under `audio/`; intents, and a split of its own."""
-    paths = {path.name: path for path in files_under(folder, READ_SUFFIXES)}
+    recordings = {Path(utterance.id).name: utterance for utterance in read_set(folder)}
     for split in ("train", "test"):
         for file in sorted(folder.rglob(f"{split}.jsonl")):
             for line in file.read_text(encoding="utf-8").splitlines():
                 row = json.loads(line)
                 for recording in row["recordings"]:
-                    path = paths.get(recording["file"])
-                    if path is not None:
-                        labels = {"intent": row["intent"], "split": split}
-                        yield Utterance(recording["file"], path, row.get("sentence"), "en", None, "slurp", labels)
-
-
-LAYOUTS: dict[str, Callable[[Path], Iterator[Utterance]]] = {
-    "RAVDESS": ravdess,
-    "EMOVO": emovo,
-    "AudioMNIST": audiomnist,
-    "SLURP": slurp,
-}
-
-
-def read_layout(name: str, folder: Path) -> list[Utterance]:
-    """The utterances of a published set in its folder."""
-    if name not in LAYOUTS:
-        raise DataError(f"no probing set {name!r}; known: {', '.join(LAYOUTS)}")
-    found = list(LAYOUTS[name](folder))
-    if not found:
-        raise DataError(f"{folder} has no files of {name}")
-    return found
+                    name, labels = recording["file"], {"intent": row["intent"], "split": split}
+                    if name in recordings:
+                        known = {"text": row.get("sentence"), "language": "en", "set": "slurp"}
+                        yield replace(recordings[name], id=name, labels=labels, **known)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .data import DataError
+from ..errors import DataError
 from .statistics import Estimate, weighted_mean
 from .tables import Block, Cell, Column, Group
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..errors import DataError
 from ..metrics.base import SAMPLE_RATE
-from ..speech.audio import read_audio
-from .data import DataError, Utterance
+from ..speech.utterance import Utterance
 from .systems.ours import DTM
 
 EPOCHS = 200
@@ -42,7 +42,7 @@ def embed_all(system: DTM, utterances: Sequence[Utterance], progress: Callable[[
     """Mean of an utterance's quantized embeddings. -> (n, D)"""
     pooled = []
     for utterance in utterances:
-        audio, _ = read_audio(utterance.path, SAMPLE_RATE)
+        audio, _ = utterance.read(SAMPLE_RATE)
         encoded = system.codec.encode(audio, SAMPLE_RATE, selector=system.selector, **system.rate)
         pooled.append(system.codec.embed(encoded).float().mean(dim=0))
         if progress:

@@ -14,9 +14,9 @@ from .. import metrics
 from ..errors import AudioError, DTMCodecError
 from ..metrics import Metric, Sample
 from ..metrics.base import SAMPLE_RATE
-from ..speech.audio import Samples, read_audio
+from ..speech.audio import Samples
+from ..speech.utterance import Utterance
 from . import systems
-from .data import Utterance
 from .journal import Header, Journal, Result
 from .summary import Summary, summarise
 from .systems import System
@@ -132,7 +132,7 @@ class _Worker:
     def _audio(self, task: _Task) -> Samples:
         """The same array for all systems that follow each other, so that metrics may keep what they know of it."""
         if self._last is None or self._last[0] != task.key:
-            self._last = (task.key, read_audio(task.utterance.path, SAMPLE_RATE)[0])
+            self._last = (task.key, task.utterance.read(SAMPLE_RATE)[0])
         return self._last[1]
 
 

@@ -14,7 +14,7 @@ from ..errors import DTMCodecError
 from ..files import atomic_path, write_atomically
 from ..metrics import Metric
 from ..optional import require
-from .data import Utterance
+from ..speech.utterance import Utterance
 from .journal import Result
 from .statistics import Estimate, weighted_mean
 from .systems import System

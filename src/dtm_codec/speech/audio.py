@@ -28,6 +28,9 @@ Source: TypeAlias = str | PathLike[str] | bytes | BinaryIO
 READ_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 """What a folder is searched for; a file named outright may have any name that libsndfile can read."""
 
+AUDIO_SUFFIXES = (*READ_SUFFIXES, ".oga", ".sph", ".m4a", ".aac", ".wma", ".amr", ".webm")
+"""What counts as audio: also what we may not be able to read, where it must be listed as a failure."""
+
 WRITE_FORMATS = {".wav": "WAV", ".flac": "FLAC"}
 
 MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 1_000, 1_000_000
@@ -53,7 +56,6 @@ class AudioInfo:
 
     @property
     def duration_s(self) -> float:
-        """Seconds of audio."""
         return self.num_samples / self.sample_rate
 
 

@@ -6,15 +6,15 @@ as 16-bit integers; else each crop is read from its file, from where it starts.
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,25 +22,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..errors import AudioError, DTMCodecError
-from ..files import files_under
-from ..speech.audio import READ_SUFFIXES, Samples, audio_info, read_audio
+from ..errors import AudioError, DataError
+from ..speech.audio import Samples
+from ..speech.folders import read_set
+from ..speech.utterance import Utterance
 from .config import DataConfig
 
 log = logging.getLogger(__name__)
 
-
-class DataError(DTMCodecError):
-    """Training data that is not there or not usable."""
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """One recording of a corpus."""
-
-    path: Path
-    duration: float
-    """Seconds."""
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -50,72 +40,29 @@ class Batch:
     audio: Tensor
     """(B, T) float32"""
     items: list[str]
-    """Where each crop is from, as 'file@start'."""
+    """Where each crop is from, as 'utterance@start'."""
 
 
 def find_utterances(source: str | PathLike[str]) -> list[Utterance]:
-    """The recordings of a folder (searched to any depth) or a manifest, or one alone. Unreadable ones are reported and
-    skipped."""
-    root = Path(source)
-    if root.is_dir():
-        utterances = _with_durations(files_under(root, READ_SUFFIXES))
-    elif root.is_file() and root.suffix.lower() in READ_SUFFIXES:
-        utterances = _with_durations([root])
-    elif root.is_file():
-        utterances = _with_known_durations(root)
-    else:
-        raise DataError(f"no such folder or manifest: {root}")
+    """The recordings of a folder or a manifest, or one alone, each with its duration and without its text, which
+    crops do not need. Unreadable ones are reported and skipped."""
+    found = read_set(Path(source))
+    with ThreadPoolExecutor() as pool:
+        measured = pool.map(lambda u: unless_broken(u.seconds), [u for u in found if not u.duration])
+        timed = [Utterance(u.id, u.audio, u.offset, u.duration or next(measured)) for u in found]
+    utterances = [utterance for utterance in timed if utterance.duration]
     if not utterances:
-        raise DataError(f"no readable audio in {root}")
+        raise DataError(f"no readable audio in {source}")
     return utterances
 
 
-def _with_durations(paths: Sequence[Path]) -> list[Utterance]:
-    def measure(path: Path) -> Utterance | None:
-        try:
-            return Utterance(path, audio_info(path).duration_s)
-        except AudioError as error:
-            log.warning("skipped: %s", error)
-            return None
-
-    with ThreadPoolExecutor() as pool:
-        return [utterance for utterance in pool.map(measure, paths) if utterance is not None]
-
-
-def read_manifest(manifest: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Path and entry of each JSON line; `audio_filepath` is relative to the manifest."""
-    for number, line in enumerate(manifest.read_bytes().split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            path = manifest.parent / entry["audio_filepath"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{manifest} line {number}: expected a JSON object with 'audio_filepath'") from error
-        yield path, entry
-
-
-def _with_known_durations(manifest: Path) -> list[Utterance]:
-    """The recordings of a manifest; durations that it does not give are looked up."""
-    known, unknown = [], []
-    for path, entry in read_manifest(manifest):
-        duration = entry.get("duration")
-        if isinstance(duration, int | float) and duration > 0:
-            known.append(Utterance(path, float(duration)))
-        else:
-            unknown.append(path)
-    return known + _with_durations(unknown)
-
-
-class Recordings(Protocol):
-    """Where crops are cut from."""
-
-    names: list[str]
-    lengths: npt.NDArray[np.int64]
-    """Samples of each recording at the model's rate."""
-
-    def read(self, index: int, start: int, length: int) -> Samples:
-        """At most `length` samples from `start` on; `AudioError` if the file cannot be read."""
+def unless_broken(read: Callable[[], Value]) -> Value | None:
+    """What is read, or None if the audio cannot be read, which is reported."""
+    try:
+        return read()
+    except AudioError as error:
+        log.warning("skipped: %s", error)
+        return None
 
 
 class InMemory:
@@ -123,11 +70,7 @@ class InMemory:
 
     def __init__(self, utterances: Sequence[Utterance], sample_rate: int) -> None:
         def decode(utterance: Utterance) -> npt.NDArray[np.int16]:
-            try:
-                samples, _ = read_audio(utterance.path, sample_rate)
-            except AudioError as error:
-                log.warning("skipped: %s", error)
-                return np.zeros(0, np.int16)
+            samples, _ = unless_broken(lambda: utterance.read(sample_rate)) or (np.zeros(0), 0)
             return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
 
         with ThreadPoolExecutor() as pool:
@@ -135,7 +78,7 @@ class InMemory:
         readable = [i for i, samples in enumerate(decoded) if samples.size]
         if not readable:
             raise DataError(f"none of {len(utterances)} recordings can be read")
-        self.names = [str(utterances[i].path) for i in readable]
+        self.names = [utterances[i].id for i in readable]
         self.lengths = np.array([decoded[i].size for i in readable], np.int64)
         self._offsets = np.cumsum(self.lengths) - self.lengths
         self._samples = np.concatenate([decoded[i] for i in readable])
@@ -151,16 +94,17 @@ class OnDisk:
     """A corpus read crop by crop; whole files are never decoded."""
 
     def __init__(self, utterances: Sequence[Utterance], sample_rate: int) -> None:
-        self.names = [str(utterance.path) for utterance in utterances]
-        self.lengths = np.array([max(1, int(u.duration * sample_rate)) for u in utterances], np.int64)
+        self.names = [utterance.id for utterance in utterances]
+        self.lengths = np.array([max(1, int((u.duration or 0) * sample_rate)) for u in utterances], np.int64)
+        self._utterances = utterances
         self._sample_rate = sample_rate
 
     def read(self, index: int, start: int, length: int) -> Samples:
-        """At most `length` samples from `start` on."""
-        path = self.names[index]
-        rate = audio_info(path).sample_rate
-        offset, frames = start * rate // self._sample_rate, -(-length * rate // self._sample_rate)
-        return read_audio(path, self._sample_rate, offset=offset, frames=frames)[0][:length]
+        return self._utterances[index].read(self._sample_rate, start=start, length=length)[0]
+
+
+Recordings: TypeAlias = InMemory | OnDisk
+"""Where crops are cut from: their `names`, and their `lengths` in samples at the model's rate."""
 
 
 class Crops(Dataset[Batch]):
@@ -186,7 +130,7 @@ class Crops(Dataset[Batch]):
 
     def __getitem__(self, step: int) -> Batch:
         crops = [self._crop(step * self._config.batch_size + i) for i in self._local]
-        return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
+        return collate(crops)
 
     def _permutation(self, epoch: int) -> npt.NDArray[np.int64]:
         if self._drawn[0] != epoch:
@@ -211,6 +155,11 @@ class Crops(Dataset[Batch]):
         raise DataError("100 recordings in a row cannot be read; the warnings above name them")
 
 
+def collate(crops: Sequence[tuple[Samples, str]]) -> Batch:
+    """One batch of crops of equal length, each with where it is from."""
+    return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
+
+
 def with_gain(audio: Samples, gain_db: Sequence[float], draw: np.random.Generator) -> Samples:
     """Change the level by a random number of decibels, but not beyond full scale."""
     gain = 10 ** (draw.uniform(gain_db[0], gain_db[1]) / 20)
@@ -226,7 +175,7 @@ def is_shards(source: str) -> bool:
 def open_recordings(source: str, config: DataConfig, sample_rate: int) -> Recordings:
     """The corpus at `source`, in memory if it fits."""
     utterances = find_utterances(source)
-    gigabytes = sum(utterance.duration for utterance in utterances) * sample_rate * 2 / 1e9
+    gigabytes = sum(utterance.duration or 0 for utterance in utterances) * sample_rate * 2 / 1e9
     if gigabytes <= config.ram_gigabytes:
         return InMemory(utterances, sample_rate)
     return OnDisk(utterances, sample_rate)
@@ -237,14 +186,14 @@ def batches(
 ) -> Iterator[Batch]:
     """Endless batches of one process from `step` on."""
     if is_shards(source):
-        from .shards import shard_batches
+        from .tar_shards import shard_batches
 
         return shard_batches(source, config, sample_rate, crop_samples, (seed, step), rank, world)
     recordings = open_recordings(source, config, sample_rate)
     crops = Crops(recordings, config, crop_samples, seed, rank, world)
     workers = 0 if isinstance(recordings, InMemory) else config.workers
     loader: DataLoader[Batch] = DataLoader(
-        crops, batch_size=None, sampler=_StepsFrom(step), num_workers=workers, worker_init_fn=leave_signals
+        crops, batch_size=None, sampler=count(step), num_workers=workers, worker_init_fn=leave_signals
     )
     return iter(loader)
 
@@ -253,16 +202,3 @@ def leave_signals(worker: int) -> None:
     """Signals to end are the main process's business: it ends its workers itself, after a checkpoint."""
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, signal.SIG_IGN)
-
-
-class _StepsFrom(torch.utils.data.Sampler[int]):
-    """step, step + 1, ... without end."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def __iter__(self) -> Iterator[int]:
-        step = self._step
-        while True:
-            yield step
-            step += 1

@@ -14,7 +14,7 @@ from ..encoded import Encoded
 from ..errors import AudioError
 from ..metrics import Metric, Sample
 from ..metrics.base import SAMPLE_RATE
-from ..speech.audio import Samples, read_audio, resample, write_audio
+from ..speech.audio import Samples, resample, write_audio
 from .data import find_utterances
 
 LONGEST_SECONDS = 10.0
@@ -35,7 +35,7 @@ def load_dev_set(source: str, count: int, sample_rate: int) -> list[Samples]:
     utterances = find_utterances(source)
     chosen = np.unique(np.linspace(0, len(utterances) - 1, min(count, len(utterances))).round().astype(int))
     limit = round(LONGEST_SECONDS * sample_rate)
-    return [read_audio(utterances[i].path, sample_rate)[0][:limit] for i in chosen]
+    return [utterances[i].read(sample_rate, length=limit)[0] for i in chosen]
 
 
 def evaluate(codec: DTMCodec, originals: Sequence[Samples], metrics: Sequence[Metric], samples: int = 4) -> DevResult:

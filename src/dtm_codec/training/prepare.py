@@ -1,25 +1,24 @@
-"""Manifests of well-known corpora as they lie on disk, and manifests packed into tar shards."""
+"""What training starts from: manifests of LibriSpeech and MLS, and manifests packed into tar shards."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from ..errors import AudioError, import_extra
-from ..evaluation.data import language_of
+from ..errors import DataError, import_extra
 from ..files import write_atomically
-from ..speech.audio import audio_info
-from .data import DataError, read_manifest
-
-log = logging.getLogger(__name__)
-
-Corpus = Literal["librispeech", "mls"]
+from ..speech.audio import audio_bytes
+from ..speech.folders import PUBLISHED, Corpus
+from ..speech.manifest import read_manifest
+from ..speech.utterance import Utterance
+from .data import unless_broken
 
 
 def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: str | PathLike[str]) -> int:
@@ -29,20 +28,17 @@ def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: st
         if not folder.is_dir():
             raise DataError(f"no such folder: {folder}")
 
-    def entry(found: tuple[Path, str, str]) -> dict[str, Any] | None:
-        path, text, speaker = found
-        try:
-            duration = round(audio_info(path).duration_s, 3)
-        except AudioError as error:
-            log.warning("skipped: %s", error)
+    def entry(utterance: Utterance) -> dict[str, Any] | None:
+        duration = unless_broken(utterance.seconds)
+        if duration is None:
             return None
-        relative = Path(os.path.relpath(path, target.parent)).as_posix()
-        known = {"audio_filepath": relative, "duration": duration, "text": text, "speaker": speaker}
-        language = "en" if corpus == "librispeech" else language_of(path.resolve())
-        return known | ({} if language is None else {"lang": language})
+        known = replace(utterance, duration=round(duration, 3)).to_record()
+        if corpus == "librispeech":
+            known["text"] = known["text"].lower()  # it is published in capitals
+        return {"audio_filepath": Path(os.path.relpath(str(utterance.audio), target.parent)).as_posix(), **known}
 
     with ThreadPoolExecutor() as pool:
-        found = (recording for root in roots for recording in _WALKS[corpus](root))
+        found = (utterance for root in roots for utterance in PUBLISHED[corpus](root))
         entries = [e for e in pool.map(entry, found) if e is not None]
     if not entries:
         raise DataError(f"no {corpus} recordings with transcripts under {', '.join(map(str, roots))}")
@@ -50,42 +46,26 @@ def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: st
     return len(entries)
 
 
-def _librispeech(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """SUBSET/SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt with lines 'ID TEXT', and ID.flac beside it."""
-    for transcript in sorted(root.rglob("*.trans.txt")):
-        for line in transcript.read_text(encoding="utf-8").splitlines():
-            name, _, text = line.partition(" ")
-            yield transcript.parent / f"{name}.flac", text.lower(), name.partition("-")[0]
-
-
-def _mls(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """SPLIT/transcripts.txt with lines 'SPEAKER_BOOK_ID<tab>TEXT', and SPLIT/audio/SPEAKER/BOOK/*.flac or *.opus."""
-    for transcript in sorted(root.rglob("transcripts.txt")):
-        for line in transcript.read_text(encoding="utf-8").splitlines():
-            name, _, text = line.partition("\t")
-            speaker, _, rest = name.partition("_")
-            base = transcript.parent / "audio" / speaker / rest.partition("_")[0] / name
-            flac, opus = base.with_name(f"{name}.flac"), base.with_name(f"{name}.opus")
-            yield opus if opus.exists() else flac, text, speaker
-
-
-_WALKS: dict[Corpus, Callable[[Path], Iterator[tuple[Path, str, str]]]] = {"librispeech": _librispeech, "mls": _mls}
-
-
 def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per_shard: int = 1_000) -> int:
     """Pack the recordings of a manifest into `folder`/000000.tar, ... as WebDataset has them; returns how many shards.
 
-    The files are taken as they are: audio under its own suffix, the manifest's entry beside it as JSON.
+    A whole file is taken as it is, a segment as FLAC. Beside it is what the manifest says of it, as JSON.
     """
     webdataset = import_extra("webdataset", "train")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:
-        for index, (path, entry) in enumerate(read_manifest(Path(manifest))):
-            try:
-                audio_info(path)
-            except AudioError as error:
-                log.warning("skipped: %s", error)
-                continue
-            writer.write({"__key__": f"{index:09d}", path.suffix[1:].lower(): path.read_bytes(), "json": entry})
+        for index, utterance in enumerate(read_manifest(Path(manifest))):
+            if packed := unless_broken(partial(_packed, utterance)):
+                record = {"id": utterance.id, **utterance.to_record()}
+                writer.write({"__key__": f"{index:09d}", packed[0]: packed[1], "json": record})
         return int(writer.shard)
+
+
+def _packed(utterance: Utterance) -> tuple[str, bytes]:
+    """Suffix and content of its file in a shard."""
+    assert isinstance(utterance.audio, Path)  # it is from a manifest
+    if utterance.offset is not None:
+        return "flac", audio_bytes(*utterance.read(), ".flac")
+    utterance.seconds()  # raises if it is no audio
+    return utterance.audio.suffix[1:].lower(), utterance.audio.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -16,12 +15,9 @@ from torch import Tensor
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
-from ..errors import AudioError
-from ..speech.audio import read_audio
+from ..speech.utterance import Utterance
 from . import checkpoints
-from .data import Utterance, find_utterances
-
-log = logging.getLogger(__name__)
+from .data import find_utterances, unless_broken
 
 
 def export(
@@ -73,10 +69,6 @@ def _code_sequences(
     for utterance in utterances:
         if seconds <= 0:
             return
-        try:
-            audio, rate = read_audio(utterance.path)
-        except AudioError as error:
-            log.warning("skipped: %s", error)
-            continue
-        seconds -= utterance.duration
-        yield codec.encode(audio, rate).codes
+        if read := unless_broken(utterance.read):
+            seconds -= read[0].size / read[1]
+            yield codec.encode(*read).codes

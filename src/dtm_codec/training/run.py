@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from ..codec import DTMCodec
-from ..errors import MissingExtraError
+from ..errors import DataError, MissingExtraError
 from ..files import write_atomically
 from ..hub import CONFIG_FILE
 from ..metrics import build_all
 from ..speech.audio import Samples
 from . import checkpoints, dev
 from .config import TrainConfig
-from .data import Batch, DataError, batches, find_utterances, is_shards
+from .data import Batch, batches, find_utterances, is_shards
 from .logs import RunLog, log_to_console, plot_losses
 from .publishing import averaged_codec, token_statistics
 from .sharding import sharding_strategy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...speech.utterance import Utterance
 from .. import systems
 from ..cache import ResultCache
-from ..data import Utterance
 from ..diagnostics import CodeUse, SelectorUse, count_codes, time_selector
 from ..systems.ours import DTM
 from ..tables import Cell, Column

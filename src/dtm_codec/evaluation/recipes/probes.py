@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...speech.utterance import Utterance
 from .. import systems
 from ..cache import ResultCache
-from ..data import Utterance, read_data
+from ..data import read_data
 from ..layouts import read_layout
 from ..probing import EPOCHS, ProbeScore, embed_all, probe
 from ..runner import Progress

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import ConfigError, DTMCodecError
+from ...errors import ConfigError, DataError, DTMCodecError
+from ...speech.utterance import Utterance
 from .. import figures, systems
 from ..cache import ResultCache
-from ..data import DataError, Utterance, read_data
+from ..data import read_data
 from ..models import Models
 from ..paper import reference_block
 from ..rendering import Figure, Report, Section

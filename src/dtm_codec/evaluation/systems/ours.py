@@ -21,7 +21,7 @@ from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_
 from ...rate.request import RateRequest
 from ...selectors import build
 from ...specs import Spec
-from ...speech.audio import read_audio, resample
+from ...speech.audio import resample
 from ..data import read_data
 from .base import Coded, Samples, System, fit
 
@@ -108,7 +108,7 @@ def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: d
         use_selector(codec, selector)
         if codec.layout.stride is not None:
             raise ConfigError(f"{spec.name}: a fixed rate needs no calibration")
-        signals = [read_audio(utterance.path, codec.config.sample_rate)[0] for utterance in read_data(source)]
+        signals = [utterance.read(codec.config.sample_rate)[0] for utterance in read_data(source)]
         lengths, s_max = [signal.size for signal in signals], codec.selector.s_max
         if request.bitrate is not None:
             target = tokens_for_bitrate(request.bitrate, lengths, codec.layout, s_max)

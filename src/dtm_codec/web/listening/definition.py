@@ -26,7 +26,7 @@ class Definition:
     """A listening test before its stimuli are made."""
 
     reference: Path
-    """Folder of the original recordings, one file an utterance."""
+    """Folder of the original recordings, one file an utterance, or a manifest of them."""
     systems: dict[str, str]
     """What is compared: a name for the results, and `folder:PATH` (a file of the same stem for every utterance)
     or the name of a system to run, as in `dtm:small?bitrate=800`."""

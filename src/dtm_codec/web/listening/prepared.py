@@ -11,7 +11,9 @@ from typing import Any
 
 from ...errors import AudioError, ConfigError
 from ...files import write_atomically
-from ...speech.audio import READ_SUFFIXES, Samples, audio_info, read_audio, resample, write_audio
+from ...speech.audio import READ_SUFFIXES, Samples, audio_info, resample, write_audio
+from ...speech.folders import read_set
+from ...speech.utterance import Utterance
 from .definition import ANCHOR, FOLDER, REFERENCE, Definition
 from .stimuli import MIN_SECONDS, aligned, low_pass, matched
 
@@ -20,6 +22,9 @@ FORMAT = 1
 
 System = Callable[[Samples, int], tuple[Samples, int]]
 """Code and decode: samples (T,) and their rate in, the decoded ones and theirs out."""
+
+_Runner = Callable[[str, Samples, int], tuple[Samples, int]]
+"""The same for an utterance of that name."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def prepare(
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; allowed: a new folder, for ratings are never overwritten")
-    references = _audio_files(definition.reference)
+    references = _recordings(definition.reference)
     runners = {name: _runner(source, systems, list(references)) for name, source in definition.systems.items()}
     training, utterances = _split(list(references), definition)
     test = ListeningTest(
@@ -112,50 +117,50 @@ def prepare(
 
 
 def _stimuli(
-    utterance: str, path: Path, runners: dict[str, Callable[[str, Samples, int], tuple[Samples, int]]], d: Definition
+    name: str, original: Utterance, runners: dict[str, _Runner], d: Definition
 ) -> tuple[dict[str, Samples], int]:
     """All stimuli of one trial, (T,) each, and their sample rate: the reference's."""
-    info = audio_info(path)
-    reference, rate = read_audio(path, frames=round(d.max_seconds * info.sample_rate))
+    reference, rate = original.read(length=round(d.max_seconds * audio_info(original.audio).sample_rate))
     if reference.size < MIN_SECONDS * rate:
-        raise AudioError(f"{path}: {reference.size / rate:.2f} s; allowed: {MIN_SECONDS:g} s or more")
+        raise AudioError(f"utterance {name!r}: {reference.size / rate:.2f} s; allowed: {MIN_SECONDS:g} s or more")
     stimuli = {REFERENCE: reference, ANCHOR: low_pass(reference, rate, d.anchor_hz)}
-    for name, run in runners.items():
-        decoded, decoded_rate = run(utterance, reference, rate)
-        stimuli[name] = aligned(reference, resample(decoded, decoded_rate, rate), rate)
+    for system, run in runners.items():
+        decoded, decoded_rate = run(name, reference, rate)
+        stimuli[system] = aligned(reference, resample(decoded, decoded_rate, rate), rate)
     try:
         return matched(stimuli, rate, d.loudness_lufs), rate
     except AudioError as error:
-        raise AudioError(f"utterance {utterance!r}: {error}") from None
+        raise AudioError(f"utterance {name!r}: {error}") from None
 
 
-def _runner(
-    source: str, systems: Callable[[str], System], utterances: list[str]
-) -> Callable[[str, Samples, int], tuple[Samples, int]]:
+def _runner(source: str, systems: Callable[[str], System], utterances: list[str]) -> _Runner:
     if not source.startswith(FOLDER):
         system = systems(source)
         return lambda _, audio, rate: system(audio, rate)
     folder = Path(source.removeprefix(FOLDER))
-    files = _audio_files(folder)
+    recordings = _recordings(folder)
     for utterance in utterances:
-        if utterance not in files:
+        if utterance not in recordings:
             raise AudioError(f"{folder} has no file for utterance {utterance!r}")
-    return lambda utterance, _, __: read_audio(files[utterance])
+    return lambda utterance, _, __: recordings[utterance].read()
 
 
-def _audio_files(folder: Path) -> dict[str, Path]:
-    """Audio files of a folder by stem, sorted."""
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder")
-    files: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in READ_SUFFIXES:
-            if path.stem in files:
-                raise ConfigError(f"{folder}: {files[path.stem].name} and {path.name} have the same stem")
-            files[path.stem] = path
-    if not files:
-        raise ConfigError(f"{folder} has no audio files ({', '.join(READ_SUFFIXES)})")
-    return files
+def _recordings(source: Path) -> dict[str, Utterance]:
+    """The audio files of a folder, but not of folders in it, or the lines of a manifest; by name without suffix."""
+    if not source.is_dir() and not source.is_file():
+        raise ConfigError(f"{source} is no folder or manifest")
+    recordings: dict[str, Utterance] = {}
+    for recording in read_set(source):
+        path = Path(recording.id)
+        if source.is_dir() and len(path.parts) > 1:
+            continue
+        name = path.stem if path.suffix.lower() in READ_SUFFIXES else path.name  # a segment's name ends in @offset
+        if name in recordings:
+            raise ConfigError(f"{source}: {recordings[name].id} and {recording.id} have the same stem")
+        recordings[name] = recording
+    if not recordings:
+        raise ConfigError(f"{source} has no audio files ({', '.join(READ_SUFFIXES)})")
+    return recordings
 
 
 def _split(stems: list[str], definition: Definition) -> tuple[str | None, tuple[str, ...]]:

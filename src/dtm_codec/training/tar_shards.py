@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from ..errors import AudioError, import_extra
-from ..speech.audio import READ_SUFFIXES, read_audio
+from ..errors import AudioError, DataError, import_extra
+from ..speech.audio import Samples
+from ..speech.tars import read_tar
+from ..speech.utterance import Failure, Utterance
 from .config import DataConfig
-from .data import Batch, DataError, leave_signals, with_gain
+from .data import Batch, collate, leave_signals, with_gain
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,10 @@ def shard_batches(
     crops = partial(_crops, config=config, sample_rate=sample_rate, length=crop_samples, seed=(*seed, rank))
     dataset = webdataset.DataPipeline(
         webdataset.ResampledShards(mine, seed=number, deterministic=True),
-        webdataset.tarfile_to_samples(handler=webdataset.warn_and_continue),
+        partial(webdataset.tariterators.url_opener, handler=webdataset.warn_and_continue),
         crops,
         webdataset.shuffle(SHUFFLE_BUFFER, initial=min(SHUFFLE_BUFFER, 4 * config.batch_size), rng=Random(number)),
-        webdataset.batched(config.batch_size // world, collation_fn=_collate, partial=False),
+        webdataset.batched(config.batch_size // world, collation_fn=collate, partial=False),
     )
     workers = min(max(1, config.workers), len(mine))
     loader: DataLoader[Batch] = DataLoader(dataset, batch_size=None, num_workers=workers, worker_init_fn=leave_signals)
@@ -57,39 +59,35 @@ def shard_batches(
 
 
 def _crops(
-    samples: Iterable[dict[str, Any]], config: DataConfig, sample_rate: int, length: int, seed: tuple[int, ...]
-) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
+    shards: Iterable[dict[str, Any]], config: DataConfig, sample_rate: int, length: int, seed: tuple[int, ...]
+) -> Iterator[tuple[Samples, str]]:
+    """As many random crops of a recording as it is crops long."""
     worker = torch.utils.data.get_worker_info()
     draw = np.random.default_rng((*seed, worker.id if worker is not None else 0))
     skipped = 0
-    for sample in samples:
-        skipped += 1
-        for crop in _crops_of(sample, config, sample_rate, length, draw):
-            skipped = 0
-            yield crop
-        if skipped == 100:
-            raise DataError("100 recordings in a row cannot be read; the warnings above name them")
+    for item in _items(shards):
+        try:
+            if isinstance(item, Failure):
+                raise AudioError(item.reason)
+            audio, _ = item.read(sample_rate)
+        except AudioError as error:
+            log.warning("skipped: %s: %s", item.id, error)
+            skipped += 1
+            if skipped == 100:
+                raise DataError("100 recordings in a row cannot be read; the warnings above name them") from None
+            continue
+        skipped = 0
+        for _ in range(max(1, round(audio.size / length))):
+            start = int(draw.integers(max(1, audio.size - length + 1)))
+            crop = audio[start : start + length]
+            crop = np.pad(crop, (0, length - crop.size))
+            yield with_gain(crop, config.gain_db, draw), f"{item.id}@{start}"
 
 
-def _crops_of(
-    sample: dict[str, Any], config: DataConfig, sample_rate: int, length: int, draw: np.random.Generator
-) -> Iterator[tuple[np.ndarray[Any, Any], str]]:
-    """As many random crops of a recording as it is crops long."""
-    name = f"{sample.get('__url__')}/{sample.get('__key__')}"
-    data = next((sample[key] for key in sample if f".{key.rsplit('.', 1)[-1].lower()}" in READ_SUFFIXES), None)
-    try:
-        if data is None:
-            raise AudioError(f"{name} has no audio")
-        audio, _ = read_audio(data, sample_rate)
-    except AudioError as error:
-        log.warning("skipped: %s: %s", name, error)
-        return
-    for _ in range(max(1, round(audio.size / length))):
-        start = int(draw.integers(max(1, audio.size - length + 1)))
-        crop = audio[start : start + length]
-        crop = np.pad(crop, (0, length - crop.size))
-        yield with_gain(crop, config.gain_db, draw), f"{name}@{start}"
-
-
-def _collate(crops: list[tuple[np.ndarray[Any, Any], str]]) -> Batch:
-    return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
+def _items(shards: Iterable[dict[str, Any]]) -> Iterator[Utterance | Failure]:
+    for shard in shards:
+        try:
+            with shard["stream"] as stream:
+                yield from read_tar(stream, shard["url"])
+        except OSError as error:  # a pipe's command says only at its end that it failed
+            yield Failure(shard["url"], str(error))

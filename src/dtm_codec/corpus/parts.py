@@ -1,0 +1,58 @@
+"""What every kind of corpus has in common: parts that can be read on their own, and ids that differ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import DataError
+from ..speech.utterance import Failure, Utterance
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a source: the work of one shard."""
+
+    file: str
+    """Relative to the source's folder; empty for the manifest itself."""
+    start: int
+    stop: int
+    """Bytes of a manifest, row groups of a table; a tar is always read whole."""
+    items: int | None
+    """How many, where it is known without reading."""
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """A corpus on a file system that every worker sees."""
+
+    root: Path
+    """Relative names count from here."""
+    fingerprint: str
+    """Changes when the corpus does: of the manifest's content, or of the files' names and sizes."""
+    items: int | None
+    """How many, where it is known without reading."""
+
+    @abstractmethod
+    def parts(self, size: int) -> Iterator[Part]:
+        """Cut into parts of about `size` items, the same ones each time."""
+
+    @abstractmethod
+    def read(self, part: Part) -> Iterator[Utterance | Failure]:
+        """The items of a part, in order: utterances, and failures in the place of those that cannot be had."""
+
+
+class Ids:
+    """The ids seen so far, kept as 64-bit hashes: ten million take less than 1 GB."""
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+
+    def add(self, item_id: str, where: str) -> None:
+        """Refuse an id that stands twice: rows could not be told apart."""
+        before = len(self._hashes)
+        self._hashes.add(hash(item_id))
+        if len(self._hashes) == before:
+            raise DataError(f"{where}: the id {item_id!r} stands there a second time; ids must differ")
