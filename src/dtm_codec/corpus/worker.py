@@ -16,7 +16,7 @@ from ..speech.audio import audio_info, read_audio
 from .errors import CorpusError
 from .items import Item, Part, Source, plain_text
 from .plan import Shard
-from .schema import Failure, Report, ShardWriter, Stamp, read_footer
+from .schema import Failure, ShardReport, ShardWriter, Stamp, read_footer
 
 BATCH_SECONDS = 60.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
@@ -26,7 +26,7 @@ LOST_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
+class TokenizeJob:
     """What a worker must know; plain data, so that it can be sent to another process or machine."""
 
     source: Source
@@ -35,14 +35,13 @@ class Job:
     device: str
     bitrate: float | None
     tau: float | None
-    threads: int
 
 
 @dataclass(frozen=True)
-class Result:
+class FinishedShard:
     """A finished shard."""
 
-    report: Report
+    report: ShardReport
     core_seconds: float
     """Processor time of all threads: what other programs take from the cores does not count."""
 
@@ -56,12 +55,9 @@ class _Utterance:
 class ShardWorker:
     """A loaded model that turns shards into files."""
 
-    def __init__(self, job: Job) -> None:
-        import torch
-
+    def __init__(self, job: TokenizeJob) -> None:
         from ..codec import DTMCodec
 
-        torch.set_num_threads(job.threads)
         self.job = job
         self.codec = DTMCodec.from_pretrained(job.model, job.device)
         if self.codec.model_id != job.model_id:
@@ -71,13 +67,13 @@ class ShardWorker:
         self.min_samples = config.n_fft
         """One STFT window: less is mostly padding, and shorter than any sound of speech (40 ms at 100 Hz)."""
 
-    def __call__(self, shard: Shard) -> Result:
+    def __call__(self, shard: Shard) -> FinishedShard:
         """Write the shard's file, unless an earlier attempt has."""
         started = time.process_time()
         report = read_footer(shard.path)[1] if shard.path.exists() else self._write(shard)
-        return Result(report, time.process_time() - started)
+        return FinishedShard(report, time.process_time() - started)
 
-    def _write(self, shard: Shard) -> Report:
+    def _write(self, shard: Shard) -> ShardReport:
         failures: list[Failure] = []
         with atomic_path(shard.path) as temporary, ShardWriter(temporary, self.stamp) as writer:
             for batch in self._batches(shard.part, failures):

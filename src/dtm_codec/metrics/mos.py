@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..optional import fingerprint, package_version, require
+from ..files import fingerprint
+from ..optional import import_optional, package_version
 from ..specs import Spec
 from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, local_model
 
@@ -51,7 +52,7 @@ class UTMOS(Metric):
 def _utmos(folder: str) -> Any:
     import torch
 
-    require("torchaudio")
+    import_optional("torchaudio")
     load: Any = torch.hub.load
     try:
         if folder:
@@ -84,7 +85,7 @@ class UTMOSv2(Metric):
 
 @cache
 def _utmosv2() -> Any:
-    package = require("utmosv2")
+    package = import_optional("utmosv2")
     try:
         return package.create_model(pretrained=True)
     except Exception as error:  # the package downloads its weights
@@ -116,7 +117,7 @@ class DistillMOS(Metric):
 @cache
 def _distillmos() -> Any:
     with _without_torchaudio(), contextlib.redirect_stdout(io.StringIO()):  # it prints where its weights are
-        return require("distillmos").ConvTransformerSQAModel().eval()
+        return import_optional("distillmos").ConvTransformerSQAModel().eval()
 
 
 @contextlib.contextmanager
@@ -160,7 +161,7 @@ class DNSMOS(Metric):
 @cache
 def _dnsmos() -> Last[dict[str, float]]:
     """All four opinions of an array; the last array's are kept for the next metric."""
-    package = require("speechmos.dnsmos", "speechmos")
+    package = import_optional("speechmos.dnsmos")
     models = Path(str(package.__file__)).parent / "dnsmos_models"
     judge = package.DNSMOS(str(models / "sig_bak_ovr.onnx"), str(models / "model_v8.onnx"))
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..optional import fingerprint, package_version, require
+from ..files import fingerprint
+from ..optional import import_optional, package_version
 from ..specs import Spec
 from .base import SAMPLE_RATE, Last, Samples, find_model, hub_or_local
 from .onnx import one_thread_session
@@ -63,7 +64,7 @@ class HuBERT(Recogniser):
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        transformers = require("transformers")
+        transformers = import_optional("transformers")
         try:
             processor = transformers.Wav2Vec2Processor.from_pretrained(self._model)
             return processor, transformers.AutoModelForCTC.from_pretrained(self._model).eval()
@@ -96,7 +97,7 @@ class Whisper(Recogniser):
         """Folder or size."""
         path = Path(self._model)
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else f"whisper {self._model}"
-        return f"{name}, beam 5 ({package_version('faster-whisper')})"
+        return f"{name}, beam 5 ({package_version('faster_whisper')})"
 
     def load(self) -> None:
         """Load the network."""
@@ -104,7 +105,7 @@ class Whisper(Recogniser):
 
     @cached_property
     def _loaded(self) -> Any:
-        package = require("faster_whisper", "faster-whisper")
+        package = import_optional("faster_whisper")
         try:
             return package.WhisperModel(self._model, device="cpu", compute_type="int8", cpu_threads=1)
         except Exception as error:  # the package downloads by size
@@ -137,7 +138,7 @@ class Moonshine(Recogniser):
     @property
     def judge(self) -> str:
         """Folder and its fingerprint."""
-        package = package_version("useful-moonshine-onnx")
+        package = package_version("moonshine_onnx")
         return f"{self._folder.name} {fingerprint(self._folder)}, greedy ({package})"
 
     def load(self) -> None:
@@ -146,8 +147,8 @@ class Moonshine(Recogniser):
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        package = require("moonshine_onnx", "useful-moonshine-onnx")
-        tokenizers = require("tokenizers")
+        package = import_optional("moonshine_onnx")
+        tokenizers = import_optional("tokenizers")
         size = "tiny" if "tiny" in self._folder.name else "base"
         try:
             model = package.MoonshineOnnxModel(models_dir=str(self._folder), model_name=size)

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import ConfigError, import_extra
 from ..files import write_atomically
+from ..optional import import_optional
 from .config import TrainConfig
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def plot_losses(folder: Path) -> None:
     """Draw the curves of metrics.jsonl into losses.png."""
-    import_extra("matplotlib", "plot").use("Agg")
+    import_optional("matplotlib", "plot").use("Agg")
     from matplotlib import pyplot
 
     lines = read_metrics(folder / METRICS_FILE)
@@ -140,8 +140,5 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
 
 def _wandb(folder: Path, config: TrainConfig) -> Any:
-    try:
-        import wandb
-    except ImportError as error:
-        raise ConfigError("loggers: 'wandb' is not installed: pip install wandb") from error
+    wandb = import_optional("wandb")
     return wandb.init(project="dtm-codec", name=folder.name, dir=str(folder), config=config.to_dict(), resume="allow")

@@ -11,9 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import AudioError, import_extra
+from ..errors import AudioError
 from ..evaluation.data import language_of
 from ..files import write_atomically
+from ..optional import import_optional
 from ..speech.audio import audio_info
 from .data import DataError, read_manifest
 
@@ -77,7 +78,7 @@ def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per
 
     The files are taken as they are: audio under its own suffix, the manifest's entry beside it as JSON.
     """
-    webdataset = import_extra("webdataset", "train")
+    webdataset = import_optional("webdataset", "train")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:

@@ -9,15 +9,12 @@ kind figure       the rate-distortion figure (Figure 2)
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
+from ... import validation
 from ...errors import ConfigError
-from ...optional import require
 
 Kind = Literal["systems", "pairs", "probing", "listening", "figure"]
 Extra = Literal["codes", "speed", "nmse"]
@@ -69,7 +66,6 @@ class ProbeSet:
 class Recipe:
     """One result."""
 
-    name: str
     title: str
     kind: Kind
     paper: str | None = None
@@ -86,25 +82,7 @@ class Recipe:
 
 def load(name: str) -> Recipe:
     """A recipe of the paper by name, or a YAML file of one's own."""
-    path = files(__package__).joinpath(f"{name}.yaml") if name in ORDER else Path(name)
+    path = Path(__file__).parent / f"{name}.yaml" if name in ORDER else Path(name)
     if not path.is_file():
         raise ConfigError(f"no recipe {name!r}; known: all, {', '.join(ORDER)}, or a YAML file")
-    yaml = require("yaml", "pyyaml")
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        rows = tuple(_make(RecipeRow, row) for row in data.pop("rows", ()))
-        sets = tuple(_make(ProbeSet, row) for row in data.pop("sets", ()))
-        recipe: Recipe = _make(Recipe, {"name": Path(name).stem, **data, "rows": rows, "sets": sets})
-    except (yaml.YAMLError, AttributeError, TypeError) as error:
-        raise ConfigError(f"recipe {name!r}: {str(error).splitlines()[0]}") from None
-    if recipe.kind not in get_args(Kind):
-        raise ConfigError(f"recipe {name!r}: kind {recipe.kind!r}; allowed: {', '.join(get_args(Kind))}")
-    return recipe
-
-
-def _make(cls: Any, data: Mapping[str, Any]) -> Any:
-    known = {field.name for field in dataclasses.fields(cls)}
-    unknown = sorted(set(data) - known)
-    if unknown:
-        raise TypeError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
-    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
+    return validation.load(Recipe, path)

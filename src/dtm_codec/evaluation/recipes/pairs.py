@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...optional import require
-from ..statistics import Estimate, relative_change, weighted_mean
+from ...intervals import Estimate, relative_change, weighted_mean
+from ...optional import import_optional
 from ..summary import UTTERANCES, Summary
 from ..tables import Block, Cell, Column, Group, metric_columns
 
@@ -43,7 +43,7 @@ def changes(run: Path, summary: Summary, before: str, after: str) -> Change | No
     first, second = summary.systems[before], summary.systems[after]
     if first.bps is None or second.bps is None:
         return None
-    table = require("pyarrow.parquet", "pyarrow").read_table(run / UTTERANCES)
+    table = import_optional("pyarrow.parquet").read_table(run / UTTERANCES)
     found = {}
     for name, info in summary.metrics.items():
         values: dict[str, dict[str, tuple[float, float]]] = {before: {}, after: {}}

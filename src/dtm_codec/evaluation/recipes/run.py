@@ -242,7 +242,8 @@ class RecipeRunner:
         return (probing_block(recipe, choices, self.settings.probes, self.settings.out, self.progress("probe")),)
 
     def _listening(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
-        from ..listening import listening_block, read_ratings
+        from ...ratings import read_ratings
+        from ..listening import listening_block
 
         if self.settings.ratings is None:
             note = "No ratings given: run `dtm-codec listening`, then pass its CSV with --ratings."

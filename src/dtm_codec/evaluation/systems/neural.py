@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigError, ModelError
+from ...files import fingerprint
 from ...metrics.base import SAMPLE_RATE
-from ...optional import fingerprint, require
+from ...optional import import_optional
 from ...rate.accounting import Bits
-from ...specs import Spec
+from ...specs import Spec, positive_number
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit
 
@@ -38,9 +39,7 @@ class NeuralCodec(System):
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(("model",))
         self.model = spec.options.get("model", self.hub_id)
-        value = Spec(spec.kind, options={self.setting: spec.argument or f"{self.default:g}"}).number(self.setting)
-        assert value is not None
-        self.value = value
+        self.value = value = positive_number(spec.argument or f"{self.default:g}", f"{spec.kind}: {self.setting}")
         self.name = f"{spec.kind}:{value:g}" + (f"?model={self.model}" if "model" in spec.options else "")
         self.series = self.kind + (" (random weights)" if self.model == RANDOM else "")
         self.title = f"{self.kind} {value:g} {self.setting}" + (" (random weights)" if self.model == RANDOM else "")
@@ -54,7 +53,7 @@ class NeuralCodec(System):
     @property
     def missing(self) -> str:
         """Weights that are neither a folder nor in the hub's cache."""
-        hub = require("huggingface_hub", "transformers")  # which brings it
+        hub = import_optional("huggingface_hub", "hub")
         if self.model == RANDOM or Path(self.model).is_dir() or hub.try_to_load_from_cache(self.model, "config.json"):
             return ""
         return f"no weights of {self.model} on this machine; `dtm-codec evaluate {self.name}` fetches them"
@@ -125,12 +124,12 @@ class _TransformersCodec(NeuralCodec):
 
     def untrained(self) -> Any:
         """From the configuration class."""
-        transformers = require("transformers")
+        transformers = import_optional("transformers")
         return getattr(transformers, self.model_class)(getattr(transformers, self.config_class)(**self.published))
 
     def pretrained(self) -> Any:
         """By folder or hub id."""
-        return getattr(require("transformers"), self.model_class).from_pretrained(self.model)
+        return getattr(import_optional("transformers"), self.model_class).from_pretrained(self.model)
 
 
 class EnCodec(_TransformersCodec):
@@ -240,11 +239,11 @@ class SNAC(NeuralCodec):
 
     def untrained(self) -> Any:
         """The 24 kHz model's shape."""
-        return require("snac").SNAC(**self.published)
+        return import_optional("snac").SNAC(**self.published)
 
     def pretrained(self) -> Any:
         """By folder or hub id."""
-        return require("snac").SNAC.from_pretrained(self.model)
+        return import_optional("snac").SNAC.from_pretrained(self.model)
 
     @property
     def sample_rate(self) -> int:

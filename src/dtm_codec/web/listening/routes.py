@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...ratings import analyse, ratings_csv
 from .prepared import RATINGS_FILE, ListeningTest, load_test
-from .report import ratings_csv
 from .session import Page, Session, make_session
-from .statistics import evaluate
 from .store import Listener, Store
 
 MAX_LISTENER_NAME = 80
@@ -77,7 +76,7 @@ class RunningTest:
         counts: dict[str, int] = {}
         for rating in ratings:
             counts[rating.listener] = counts.get(rating.listener, 0) + 1
-        results = evaluate(ratings, self.test.systems)
+        results = analyse(ratings, self.test.systems)
         expected = self.test.trials_per_listener * len(self.test.systems)
         return {
             "title": self.test.title,

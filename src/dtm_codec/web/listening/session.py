@@ -7,7 +7,7 @@ import hmac
 import random
 from dataclasses import dataclass
 
-from .definition import REFERENCE
+from ...ratings import REFERENCE
 from .prepared import ListeningTest
 
 ALIAS_LENGTH = 32

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import ConfigError
+from ...ratings import Rating
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (
@@ -34,15 +35,6 @@ CREATE TABLE IF NOT EXISTS ratings (
     PRIMARY KEY (listener, trial, system)
 ) WITHOUT ROWID;
 """
-
-
-class Rating(NamedTuple):
-    """One judgement. `trial` is the utterance, `listener` as in 'L003'."""
-
-    listener: str
-    trial: str
-    system: str
-    rating: int
 
 
 class Listener(NamedTuple):
