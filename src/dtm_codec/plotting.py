@@ -116,7 +116,7 @@ def _draw(figure: Figure, picture: Picture) -> None:
 
 
 def _spectrogram(axis: Axes, audio: npt.NDArray[np.float32], picture: Picture, top_db: float | None) -> float:
-    """Power in dB on a grey scale; returns its top, so that two pictures can share the scale."""
+    """Power in dB, in magma's colours; returns the top of the scale, so that two pictures can share it."""
     size, hop = 512, 96
     padded = np.pad(audio, size // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] * np.hanning(size)

@@ -144,6 +144,8 @@ def test_a_recipe_of_ones_own_is_checked(tmp_path: Path) -> None:
     for text, message in (
         ("title: t\nkind: poem\n", "kind = 'poem'; allowed: 'systems'"),
         ("kind: systems\n", "'title' is missing"),
+        ("title: t\nkind: systems\nrows: [{cells: [a, b]}]\n", "row 'a b'; allowed: either a system or a model"),
+        ("title: t\nkind: systems\npaper: mian\n", "paper = 'mian'; allowed: main, "),
         ("title: t\nkind: systems\nrows: [{cells: a}]\n", r"rows\[0\].cells = 'a'; expected a list"),
         ("title: t\nkind: systems\ncolour: red\n", "colour"),
         ("title: t\nkind: systems\nrows: [{cell: a}]\n", "cell"),

@@ -14,7 +14,7 @@ from ..optional import import_optional
 if TYPE_CHECKING:
     from ..ratings import RatingResults
     from ..web.demo import Demo
-    from ..web.listening.prepared import System
+    from ..web.listening.prepared import RoundTrip
 
 listening = typer.Typer(help="A MUSHRA-style listening test: prepare it, evaluate it, export it.", no_args_is_help=True)
 
@@ -55,7 +55,8 @@ def serve(
     import socket
     from urllib.parse import quote
 
-    uvicorn, _ = import_optional("uvicorn", "web"), import_optional("fastapi", "web")
+    uvicorn = import_optional("uvicorn", "web")
+    import_optional("fastapi", "web")  # the pages import it at their top
     from ..web.app import create_app
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
@@ -109,7 +110,7 @@ def new(
     typer.echo(f"Serve it: dtm-codec serve --listening {output}")
 
 
-def _system(source: str) -> System:
+def _system(source: str) -> RoundTrip:
     """A system of the evaluation room, as the listening test runs it."""
     from ..evaluation.systems import build
     from ..metrics.base import SAMPLE_RATE

@@ -29,7 +29,6 @@ class RayWorker(ShardWorker):
         super().__init__(job)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        """Do the shards of a batch."""
         results = [super(RayWorker, self).__call__(pickle.loads(shard)) for shard in batch["shard"]]
         return {"result": np.array([pickle.dumps(result) for result in results], dtype=object)}
 

@@ -44,7 +44,6 @@ class Progress:
 
     @property
     def hours_per_hour(self) -> float:
-        """Hours of speech tokenized in an hour."""
         return self.speech_hours / self.wall_hours if self.wall_hours else 0.0
 
     @property
@@ -55,18 +54,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class TokenizedCorpus:
-    """A finished corpus."""
-
     folder: Path
     metadata: dict[str, Any]
-    """Of the whole corpus, as in metadata.json."""
+    """As in metadata.json."""
     progress: Progress
-    """Of this run."""
+    """How this run went."""
 
 
 @dataclass(frozen=True)
 class _Model:
-    """What the plan and the metadata need of a model; the workers load their own."""
+    """What the plan and the metadata need to know about a model; the workers load their own."""
 
     name: str
     model_id: str
@@ -145,7 +142,7 @@ def tokenize(
 
 
 def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: float | None) -> _Model:
-    """Load the model once, and see on a second of noise that it can do what is asked before any work is begun."""
+    """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
     from ..codec import DTMCodec
     from ..hub import DEFAULT_MODEL, bundled_models
 
@@ -164,7 +161,7 @@ def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: flo
 
 
 def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, Any]:
-    """What the corpus came to, from the reports in its shards."""
+    """Counts and rates of the whole corpus, from the reports in its shards."""
     report = ShardReport()
     for shard in shards:
         report += read_footer(shard.path)[1]

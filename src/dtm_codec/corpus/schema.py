@@ -49,7 +49,7 @@ def schema(codebook_size: int) -> Any:
 
 @dataclass(frozen=True)
 class Failure:
-    """An item that gave no tokens."""
+    """An item that could not be turned into tokens."""
 
     id: str
     reason: str
@@ -73,7 +73,7 @@ class ShardReport:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a shard says of its making."""
+    """What made a shard: the model and how its streams are laid out."""
 
     model: str
     """As `DTMCodec.from_pretrained` takes it."""
@@ -127,7 +127,7 @@ class ShardWriter:
             self._flush()
 
     def finish(self, failures: Iterable[Failure]) -> ShardReport:
-        """Write what is held and the report."""
+        """Write the last rows and the report."""
         self._flush()
         report = self._total + ShardReport(failures=tuple(failures))
         footer = json.dumps({"stamp": asdict(self._stamp), "report": asdict(report)})

@@ -27,7 +27,7 @@ LOST_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class TokenizeJob:
-    """What a worker must know; plain data, so that it can be sent to another process or machine."""
+    """What a worker must know. Plain data, so that it can be sent to another process or machine."""
 
     source: Source
     model: str
@@ -39,8 +39,6 @@ class TokenizeJob:
 
 @dataclass(frozen=True)
 class FinishedShard:
-    """A finished shard."""
-
     report: ShardReport
     core_seconds: float
     """Processor time of all threads: what other programs take from the cores does not count."""
@@ -68,7 +66,7 @@ class ShardWorker:
         """One STFT window: less is mostly padding, and shorter than any sound of speech (40 ms at 100 Hz)."""
 
     def __call__(self, shard: Shard) -> FinishedShard:
-        """Write the shard's file, unless an earlier attempt has."""
+        """Write the shard's file, unless it is there already."""
         started = time.process_time()
         report = read_footer(shard.path)[1] if shard.path.exists() else self._write(shard)
         return FinishedShard(report, time.process_time() - started)
@@ -85,7 +83,7 @@ class ShardWorker:
             return writer.finish(failures)
 
     def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Utterance]]:
-        """Neighbours together, up to `BATCH_SECONDS`."""
+        """Items in order, up to `BATCH_SECONDS` of audio at a time."""
         limit = BATCH_SECONDS * self.codec.config.sample_rate
         batch: list[_Utterance] = []
         ids: set[str] = set()

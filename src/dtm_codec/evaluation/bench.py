@@ -37,8 +37,6 @@ DEFAULT_SYSTEMS = (
 
 @dataclass(frozen=True)
 class Timing:
-    """One system."""
-
     title: str
     parameters: int | None
     bps: float

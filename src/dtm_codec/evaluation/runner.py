@@ -96,7 +96,6 @@ class _Worker:
         self._last: tuple[str, Samples] | None = None
 
     def __call__(self, task: _Task) -> JudgedUtterance:
-        """Encode, decode and judge."""
         system = self._systems[task.system]
         result = JudgedUtterance(task.name, task.key)
         try:
@@ -119,7 +118,7 @@ class _Worker:
         return result
 
     def _audio(self, task: _Task) -> Samples:
-        """The same array for all systems that follow each other, so that metrics may keep what they know of it."""
+        """The same array for all systems in a row, so that metrics can reuse what they computed from it."""
         if self._last is None or self._last[0] != task.key:
             self._last = (task.key, read_audio(task.utterance.path, SAMPLE_RATE)[0])
         return self._last[1]

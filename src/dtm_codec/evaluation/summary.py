@@ -75,8 +75,6 @@ class SystemSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run."""
-
     source: str
     utterances: int
     metrics: dict[str, MetricInfo]
@@ -84,13 +82,11 @@ class Summary:
     format: Literal[1] = 1
 
     def save(self, folder: Path) -> None:
-        """Write `summary.json`."""
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
         write_atomically(folder / SUMMARY, text.encode() + b"\n")
 
     @staticmethod
     def load(folder: Path) -> Summary:
-        """Read `summary.json`."""
         try:
             return validation.load(Summary, folder / SUMMARY)
         except ConfigError as error:

@@ -28,7 +28,6 @@ class UTMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """Repository, or clone and its fingerprint."""
         clone = f"clone {fingerprint(Path(self._folder))}" if self._folder else self.repository.rpartition(":v")[2]
         return f"UTMOS22 strong (SpeechMOS {clone})"
 
@@ -37,11 +36,9 @@ class UTMOS(Metric):
         return self.spec.options.get("model") or str(local_model("SpeechMOS") or "")
 
     def load(self) -> None:
-        """Fetch the predictor; torch keeps it."""
         _utmos(self._folder)
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         import torch
 
         with torch.inference_mode():
@@ -70,15 +67,12 @@ class UTMOSv2(Metric):
 
     @property
     def judge(self) -> str:
-        """The package's pretrained fusion model."""
         return f"UTMOSv2 fusion_stage3 ({package_version('utmosv2')})"
 
     def load(self) -> None:
-        """Load the pretrained model."""
         _utmosv2()
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         predicted = _utmosv2().predict(data=sample.decoded, sr=SAMPLE_RATE, num_repetitions=1, verbose=False)
         return Score(float(np.asarray(predicted).reshape(-1)[0]))
 
@@ -99,15 +93,12 @@ class DistillMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """The package, weights included."""
         return f"DistillMOS v7 ({package_version('distillmos')})"
 
     def load(self) -> None:
-        """Load the network from the package."""
         _distillmos()
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         import torch
 
         with torch.inference_mode():
@@ -146,15 +137,12 @@ class DNSMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """Which of its four opinions."""
         return f"DNSMOS {str(self.spec.argument).upper()} ({package_version('speechmos')})"
 
     def load(self) -> None:
-        """Load the two ONNX models."""
         _dnsmos()
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         return Score(_dnsmos()(sample.decoded)[f"{self.spec.argument}_mos"])
 
 

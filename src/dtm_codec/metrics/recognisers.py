@@ -53,13 +53,11 @@ class HuBERT(Recogniser):
 
     @property
     def judge(self) -> str:
-        """Folder or hub id."""
         path = Path(self._model)
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else self._model
         return f"{name}, greedy CTC ({package_version('transformers')})"
 
     def load(self) -> None:
-        """Load processor and network."""
         self._loaded  # noqa: B018
 
     @cached_property
@@ -72,7 +70,6 @@ class HuBERT(Recogniser):
             raise ModelError(f"wer:hubert: cannot load {self._model!r} ({str(error).splitlines()[0]})") from None
 
     def hear(self, audio: Samples, language: str) -> str:
-        """Greedy CTC."""
         import torch
 
         processor, network = self._loaded
@@ -94,13 +91,11 @@ class Whisper(Recogniser):
 
     @property
     def judge(self) -> str:
-        """Folder or size."""
         path = Path(self._model)
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else f"whisper {self._model}"
         return f"{name}, beam 5 ({package_version('faster_whisper')})"
 
     def load(self) -> None:
-        """Load the network."""
         self._loaded  # noqa: B018
 
     @cached_property
@@ -137,12 +132,10 @@ class Moonshine(Recogniser):
 
     @property
     def judge(self) -> str:
-        """Folder and its fingerprint."""
         package = package_version("moonshine_onnx")
         return f"{self._folder.name} {fingerprint(self._folder)}, greedy ({package})"
 
     def load(self) -> None:
-        """Load encoder, decoder and tokenizer."""
         self._loaded  # noqa: B018
 
     @cached_property
@@ -160,7 +153,6 @@ class Moonshine(Recogniser):
         return model, tokenizer
 
     def hear(self, audio: Samples, language: str) -> str:
-        """Greedy decoding."""
         model, tokenizer = self._loaded
         pieces = np.array_split(audio, int(np.ceil(audio.size / (self.longest * SAMPLE_RATE))))
         shortest = SAMPLE_RATE // 5  # its convolutions need that much

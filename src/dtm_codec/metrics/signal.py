@@ -19,15 +19,12 @@ class PESQ(Metric):
 
     @property
     def judge(self) -> str:
-        """The package; PESQ has no model."""
         return f"PESQ wide band ({package_version('pesq')})"
 
     def load(self) -> None:
-        """Import `pesq`."""
         import_optional("pesq")
 
     def measure(self, sample: Sample) -> Score:
-        """PESQ of one utterance of at least 0.25 s."""
         _require_sound(sample, self.label)
         pesq = import_optional("pesq")
         try:
@@ -46,15 +43,12 @@ class STOI(Metric):
 
     @property
     def judge(self) -> str:
-        """The package; STOI has no model."""
         return f"{self.label} ({package_version('pystoi')})"
 
     def load(self) -> None:
-        """Import `pystoi`."""
         import_optional("pystoi")
 
     def measure(self, sample: Sample) -> Score:
-        """STOI of one utterance with at least 0.4 s of speech."""
         _require_sound(sample, self.label)
         stoi = import_optional("pystoi").stoi
         with warnings.catch_warnings():
@@ -82,7 +76,6 @@ class SISDR(Metric):
 
     @property
     def judge(self) -> str:
-        """A formula."""
         return "SI-SDR (formula, means removed)"
 
     def load(self) -> None:

@@ -38,7 +38,6 @@ class SpeakerSimilarity(Metric):
 
     @property
     def judge(self) -> str:
-        """Which encoder, from where."""
         if self.spec.argument == "onnx":
             path = find_model(self.spec, "speaker.onnx")
             return f"{path.name} {fingerprint(path)} ({package_version('onnxruntime')}), cosine"
@@ -47,11 +46,9 @@ class SpeakerSimilarity(Metric):
         return f"{name} ({package_version('transformers')}), cosine"
 
     def load(self) -> None:
-        """Load the encoder."""
         self._embedder()
 
     def measure(self, sample: Sample) -> Score:
-        """Cosine of the two embeddings."""
         if sample.decoded.size < SHORTEST * SAMPLE_RATE:
             raise AudioError(f"{self.name} has no value for less than {SHORTEST} s")
         return Score(float(self._reference(sample.reference) @ self._embed(sample.decoded)))

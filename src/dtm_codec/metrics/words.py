@@ -15,8 +15,6 @@ from .recognisers import RECOGNISERS, Recogniser, recogniser
 
 
 class _ErrorRate(Metric):
-    """Errors of a transcript against the text."""
-
     unit = "%"
     higher_is_better = False
     needs_text = True
@@ -29,11 +27,9 @@ class _ErrorRate(Metric):
 
     @property
     def judge(self) -> str:
-        """Which recogniser; the text normaliser is Whisper's for all."""
         return f"{self._recogniser().judge}, Whisper-normalised text"
 
     def load(self) -> None:
-        """Load the recogniser and the text tools."""
         import_optional("jiwer")
         normalise("", "en")
         self._recogniser().load()

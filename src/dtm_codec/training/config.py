@@ -118,7 +118,7 @@ class LossConfig(Validated):
 
 @dataclass(frozen=True)
 class DiscriminatorConfig(Validated):
-    """The critics and how much time they may take."""
+    """The discriminators, and how much time they may take."""
 
     start: int = 0
     """First step with discriminators; until then the generator learns from the mel loss alone."""
@@ -268,7 +268,7 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Tra
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
-    """One file over its bases."""
+    """One file, with what it inherits from its bases."""
     if path.resolve() in seen:
         raise ConfigError(f"{path} inherits from itself")
     plain = read_yaml(path) or {}

@@ -1,4 +1,4 @@
-"""What a run tells: metrics.jsonl, TensorBoard, wandb, and a progress bar on stderr."""
+"""Where a run reports: metrics.jsonl, TensorBoard, wandb, and a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLOTTED = ("mel", "quantizer", "adversarial", "feature_matching", "discriminator
 
 
 def log_to_console() -> None:
-    """Let what the run says be seen."""
+    """Show the run's log lines on the terminal."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=CONSOLE)])
 
 
@@ -76,7 +76,6 @@ class RunLog:
             self._wandb.finish()
 
     def progress(self, step: int, status: str) -> None:
-        """Move the bar."""
         if self._enabled:
             self._progress.update(self._task, completed=step, status=status)
 
@@ -93,7 +92,7 @@ class RunLog:
             self._wandb.log(dict(values), step=step)
 
     def audio(self, step: int, name: str, samples: Any, sample_rate: int) -> None:
-        """Let TensorBoard play a sample."""
+        """Send a sample to TensorBoard, to be played there."""
         if self._tensorboard is not None:
             self._tensorboard.add_audio(name, samples, step, sample_rate)
 

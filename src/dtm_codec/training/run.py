@@ -42,7 +42,7 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
 
     SIGINT and SIGTERM end the run after the current step, with a checkpoint; a second one ends it at once.
     """
-    fabric_package = import_optional("lightning_fabric", "train")
+    lightning = import_optional("lightning_fabric", "train")
     if config.data.train is None:
         raise DataError("no training data; give --data or data.train")
     folder = Path(out)
@@ -50,7 +50,7 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
     if last is not None and not resume:
         raise TrainingError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    fabric = fabric_package.Fabric(
+    fabric = lightning.Fabric(
         accelerator=config.accelerator,
         devices="auto" if config.devices is None else config.devices,
         num_nodes=config.num_nodes,

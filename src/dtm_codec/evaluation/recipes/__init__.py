@@ -15,6 +15,8 @@ from typing import Literal
 
 from ... import validation
 from ...errors import ConfigError
+from ...validation import Validated
+from ..paper import tables
 
 Kind = Literal["systems", "pairs", "probing", "listening", "figure"]
 Extra = Literal["codes", "speed", "nmse"]
@@ -29,11 +31,11 @@ ORDER = (
     "probing",
     "mls",
 )
-"""Of the paper."""
+"""In the order of the paper."""
 
 
 @dataclass(frozen=True)
-class RecipeRow:
+class RecipeRow(Validated):
     """One row: a peer by `system`, or one of our models by `model`."""
 
     cells: tuple[str, ...]
@@ -50,11 +52,14 @@ class RecipeRow:
     against: str | None = None
     """Model that the change is relative to."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.system) == bool(self.model):
+            raise ConfigError(f"row {' '.join(self.cells)!r}; allowed: either a system or a model")
+
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """One probing set."""
-
     name: str
     set: str
     """Value of the field `set` in a manifest."""
@@ -64,8 +69,6 @@ class ProbeSet:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One result."""
-
     title: str
     kind: Kind
     paper: str | None = None
@@ -85,4 +88,7 @@ def load(name: str) -> Recipe:
     path = Path(__file__).parent / f"{name}.yaml" if name in ORDER else Path(name)
     if not path.is_file():
         raise ConfigError(f"no recipe {name!r}; known: all, {', '.join(ORDER)}, or a YAML file")
-    return validation.load(Recipe, path)
+    recipe = validation.load(Recipe, path)
+    if recipe.paper is not None:
+        validation.require(recipe.paper in tables(), f"{path}: paper", recipe.paper, ", ".join(tables()))
+    return recipe

@@ -106,7 +106,7 @@ class RecipeRunner:
         return Choice(None, missing)
 
     def _rate(self, row: RecipeRow) -> str | None:
-        """One tau for all utterances, calibrated if the user gave a set to do it on, else that of training."""
+        """One tau for all utterances: calibrated if the user gave a set for that, else the one from training."""
         if row.bps is None or self.settings.calibrate is None:
             return None
         return f"bitrate={row.bps}&calibrate={self.settings.calibrate}"

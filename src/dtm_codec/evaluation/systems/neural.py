@@ -46,7 +46,6 @@ class NeuralCodec(System):
 
     @property
     def identity(self) -> str:
-        """Hub id, or folder and its fingerprint."""
         path = Path(self.model)
         return f"{path.name} {fingerprint(path)}" if path.is_dir() else self.model
 
@@ -60,12 +59,10 @@ class NeuralCodec(System):
 
     @property
     def parameters(self) -> int:
-        """Numbers of the network."""
         return sum(p.numel() for p in self.network.parameters())
 
     @cached_property
     def network(self) -> Any:
-        """The loaded network."""
         try:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
@@ -84,7 +81,6 @@ class NeuralCodec(System):
 
     @property
     def sample_rate(self) -> int:
-        """Of the network."""
         return int(self.network.config.sampling_rate)
 
     @abstractmethod
@@ -97,7 +93,6 @@ class NeuralCodec(System):
 
     @property
     def codebook_size(self) -> int:
-        """Entries of each codebook."""
         return int(self.network.config.codebook_size)
 
     def encode(self, audio: Samples) -> Coded:
@@ -115,20 +110,16 @@ class NeuralCodec(System):
 
 
 class _TransformersCodec(NeuralCodec):
-    """A codec that transformers has."""
-
     model_class: ClassVar[str]
     config_class: ClassVar[str]
     published: ClassVar[dict[str, Any]] = {}
     """Where the published model differs from the defaults of its configuration class."""
 
     def untrained(self) -> Any:
-        """From the configuration class."""
         transformers = import_optional("transformers")
         return getattr(transformers, self.model_class)(getattr(transformers, self.config_class)(**self.published))
 
     def pretrained(self) -> Any:
-        """By folder or hub id."""
         return getattr(import_optional("transformers"), self.model_class).from_pretrained(self.model)
 
 
@@ -139,7 +130,6 @@ class EnCodec(_TransformersCodec):
     model_class, config_class = "EncodecModel", "EncodecConfig"
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        """Residual codes for the bandwidth."""
         allowed = self.network.config.target_bandwidths
         if self.value not in allowed:
             raise ConfigError(f"{self.name}; allowed: {', '.join(f'encodec:{b:g}' for b in allowed)}")
@@ -168,7 +158,6 @@ class DAC(_TransformersCodec):
         return [self.network.encode(padded, n_quantizers=round(self.value)).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(audio_codes=codes[0]).audio_values
         return output
 
@@ -181,11 +170,9 @@ class Mimi(_TransformersCodec):
     published: ClassVar[dict[str, Any]] = {"frame_rate": 12.5}
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        """The first codebooks."""
         return [self.network.encode(audio, num_quantizers=round(self.value)).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(codes[0]).audio_values
         return output
 
@@ -198,11 +185,9 @@ class XCodec(_TransformersCodec):
 
     @property
     def sample_rate(self) -> int:
-        """Of the network."""
         return int(self.network.config.sample_rate)
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        """Residual codes for the bandwidth."""
         allowed = self.network.config.target_bandwidths
         if self.value not in allowed:
             raise ConfigError(f"{self.name}; allowed: {', '.join(f'xcodec:{b:g}' for b in allowed)}")
@@ -210,7 +195,6 @@ class XCodec(_TransformersCodec):
         return [self.network.encode(padded, bandwidth=self.value).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(codes[0]).audio_values
         return output
 
@@ -238,21 +222,17 @@ class SNAC(NeuralCodec):
             self.model = f"hubertsiuzdak/snac_{self.value:g}khz"
 
     def untrained(self) -> Any:
-        """The 24 kHz model's shape."""
         return import_optional("snac").SNAC(**self.published)
 
     def pretrained(self) -> Any:
-        """By folder or hub id."""
         return import_optional("snac").SNAC.from_pretrained(self.model)
 
     @property
     def sample_rate(self) -> int:
-        """Of the network."""
         return int(self.network.sampling_rate)
 
     @property
     def codebook_size(self) -> int:
-        """Entries of each codebook."""
         return int(self.network.codebook_size)
 
     def codes(self, audio: Tensor) -> list[Tensor]:
@@ -260,6 +240,5 @@ class SNAC(NeuralCodec):
         return list(self.network.encode(audio))
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(codes)
         return output

@@ -73,7 +73,6 @@ class DTM(System):
 
     @property
     def parameters(self) -> int:
-        """Trainable numbers."""
         return self.codec.num_parameters
 
     def encode(self, audio: Samples) -> Coded:

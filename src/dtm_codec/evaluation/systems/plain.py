@@ -24,7 +24,6 @@ class Identity(System):
 
     @property
     def identity(self) -> str:
-        """Nothing that could change."""
         return "identity"
 
     def encode(self, audio: Samples) -> Coded:
@@ -33,7 +32,6 @@ class Identity(System):
         return Coded(audio, audio.size, Bits(bits, 0), bits)
 
     def decode(self, coded: Coded) -> Samples:
-        """The very samples."""
         return np.array(coded.payload, np.float32)
 
 

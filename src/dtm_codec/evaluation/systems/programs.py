@@ -53,7 +53,6 @@ class ProgramCodec(System):
         """Bits that the codec needs for the utterance, and bits of its packets as written."""
 
     def encode(self, audio: Samples) -> Coded:
-        """Through the encoder's pipe."""
         samples = resample(np.pad(audio, (0, self.silence)), SAMPLE_RATE, self.rate)
         data = run(self.package, self.encoder, to_pcm(samples).tobytes())
         content, written = self.packet_bits(data, audio.size)

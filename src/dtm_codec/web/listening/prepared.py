@@ -20,7 +20,7 @@ from .stimuli import MIN_SECONDS, aligned, matched
 
 TEST_FILE, AUDIO_FOLDER, RATINGS_FILE = "test.json", "audio", "ratings.sqlite"
 
-System = Callable[[Samples, int], tuple[Samples, int]]
+RoundTrip = Callable[[Samples, int], tuple[Samples, int]]
 """Code and decode: samples (T,) and their rate in, the decoded ones and theirs out."""
 
 
@@ -70,7 +70,7 @@ def load_test(folder: Path) -> ListeningTest:
 def prepare(
     definition: Definition,
     folder: Path,
-    systems: Callable[[str], System],
+    systems: Callable[[str], RoundTrip],
     progress: Callable[[list[str]], Iterator[str]] = iter,
 ) -> ListeningTest:
     """Make the stimuli of a test in `folder`.
@@ -123,7 +123,7 @@ def _stimuli(
 
 
 def _runner(
-    source: str, systems: Callable[[str], System], utterances: list[str]
+    source: str, systems: Callable[[str], RoundTrip], utterances: list[str]
 ) -> Callable[[str, Samples, int], tuple[Samples, int]]:
     if not source.startswith(FOLDER):
         system = systems(source)

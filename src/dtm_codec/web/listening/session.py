@@ -25,7 +25,7 @@ class Stimulus:
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a listener's test: aliases only, so that a browser never learns what it plays."""
+    """One page of a listener's test. It has aliases only, so that a browser never learns what it plays."""
 
     reference: str
     stimuli: tuple[str, ...]

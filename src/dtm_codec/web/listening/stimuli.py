@@ -59,7 +59,7 @@ def loudness(audio: Samples, sample_rate: int) -> float:
 
 
 def matched(stimuli: Mapping[str, Samples], sample_rate: int, lufs: float) -> dict[str, Samples]:
-    """All stimuli of a trial at one loudness: `lufs`, or what the peaks of the most peaky one leave room for."""
+    """All stimuli of a trial at one loudness: `lufs`, or less if one of them would clip."""
     scaled = {}
     for name, audio in stimuli.items():
         level = loudness(audio, sample_rate)
