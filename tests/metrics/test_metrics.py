@@ -145,11 +145,9 @@ class Parrot(Recogniser):
 
     languages = frozenset({"en"})
     judge = "parrot"
+    loaded = None
     says = ""
     asked = 0
-
-    def load(self) -> None:
-        pass
 
     def hear(self, audio: Samples, language: str) -> str:
         self.asked += 1

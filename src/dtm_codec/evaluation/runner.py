@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,20 +62,20 @@ def evaluate(
     ]
     total = len(keys) * len(judged)
     done = total - len(tasks)
-    try:
+    with closing(journal), closing(_run(tasks, judged, judges, jobs)) as results:
         if progress:
             progress(done, total)
-        for result in _run(tasks, judged, judges, jobs):
+        for result in results:
             journal.add(result)
             done += 1
             if progress:
                 progress(done, total)
-    finally:
-        journal.close()
     return summarise(journal.results, judged, judges, keys, out, source)
 
 
-def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int) -> Iterator[JudgedUtterance]:
+def _run(
+    tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int
+) -> Generator[JudgedUtterance, None, None]:
     if not tasks:
         return
     if jobs <= 1 or len(tasks) == 1:

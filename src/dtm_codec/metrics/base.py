@@ -77,8 +77,7 @@ class Metric(ABC):
     def judge(self) -> str:
         """Package, model and version: two results are comparable only if their judges are equal."""
 
-    @abstractmethod
-    def load(self) -> None:
+    def load(self) -> None:  # noqa: B027 - a formula has nothing to load
         """Import and load what scoring needs; an error here says what to install or where to put a model."""
 
     @abstractmethod

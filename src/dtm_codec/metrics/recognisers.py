@@ -18,7 +18,7 @@ from .onnx import one_thread_session
 
 
 class Recogniser(ABC):
-    """One recogniser; its model is loaded at first use."""
+    """A speech recogniser."""
 
     languages: ClassVar[frozenset[str] | None]
     """What it understands; None is many."""
@@ -33,9 +33,10 @@ class Recogniser(ABC):
     def judge(self) -> str:
         """Package, model and version."""
 
+    @cached_property
     @abstractmethod
-    def load(self) -> None:
-        """Load the model."""
+    def loaded(self) -> Any:
+        """The network, and what it needs beside it; loaded when it is first used."""
 
     @abstractmethod
     def hear(self, audio: Samples, language: str) -> str:
@@ -57,11 +58,8 @@ class HuBERT(Recogniser):
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else self._model
         return f"{name}, greedy CTC ({package_version('transformers')})"
 
-    def load(self) -> None:
-        self._loaded  # noqa: B018
-
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def loaded(self) -> tuple[Any, Any]:
         transformers = import_optional("transformers")
         try:
             processor = transformers.Wav2Vec2Processor.from_pretrained(self._model)
@@ -72,7 +70,7 @@ class HuBERT(Recogniser):
     def hear(self, audio: Samples, language: str) -> str:
         import torch
 
-        processor, network = self._loaded
+        processor, network = self.loaded
         with torch.inference_mode():
             inputs = processor(audio, sampling_rate=SAMPLE_RATE, return_tensors="pt")
             tokens = network(inputs.input_values).logits.argmax(dim=-1)
@@ -95,11 +93,8 @@ class Whisper(Recogniser):
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else f"whisper {self._model}"
         return f"{name}, beam 5 ({package_version('faster_whisper')})"
 
-    def load(self) -> None:
-        self._loaded  # noqa: B018
-
     @cached_property
-    def _loaded(self) -> Any:
+    def loaded(self) -> Any:
         package = import_optional("faster_whisper")
         try:
             return package.WhisperModel(self._model, device="cpu", compute_type="int8", cpu_threads=1)
@@ -108,7 +103,7 @@ class Whisper(Recogniser):
 
     def hear(self, audio: Samples, language: str) -> str:
         """One pass without temperature fallback or context, so that a result can be repeated."""
-        segments, _ = self._loaded.transcribe(
+        segments, _ = self.loaded.transcribe(
             audio,
             language=language,
             beam_size=5,
@@ -135,11 +130,8 @@ class Moonshine(Recogniser):
         package = package_version("moonshine_onnx")
         return f"{self._folder.name} {fingerprint(self._folder)}, greedy ({package})"
 
-    def load(self) -> None:
-        self._loaded  # noqa: B018
-
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def loaded(self) -> tuple[Any, Any]:
         package = import_optional("moonshine_onnx")
         tokenizers = import_optional("tokenizers")
         size = "tiny" if "tiny" in self._folder.name else "base"
@@ -153,7 +145,7 @@ class Moonshine(Recogniser):
         return model, tokenizer
 
     def hear(self, audio: Samples, language: str) -> str:
-        model, tokenizer = self._loaded
+        model, tokenizer = self.loaded
         pieces = np.array_split(audio, int(np.ceil(audio.size / (self.longest * SAMPLE_RATE))))
         shortest = SAMPLE_RATE // 5  # its convolutions need that much
         padded = (np.pad(piece, (0, max(0, shortest - piece.size))) for piece in pieces)

@@ -78,9 +78,6 @@ class SISDR(Metric):
     def judge(self) -> str:
         return "SI-SDR (formula, means removed)"
 
-    def load(self) -> None:
-        """Nothing to load."""
-
     def measure(self, sample: Sample) -> Score:
         """10 log10 of the energy along the reference over the rest."""
         reference = sample.reference - sample.reference.mean(dtype=np.float64)

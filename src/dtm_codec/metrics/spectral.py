@@ -20,9 +20,6 @@ class _SpectralDistance(Metric):
     decimals = 3
     higher_is_better = False
 
-    def load(self) -> None:
-        pass
-
     def measure(self, sample: Sample) -> Score:
         if sample.decoded.size < SHORTEST:
             raise AudioError(f"{self.label} has no value for less than {SHORTEST} samples")

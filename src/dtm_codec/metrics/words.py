@@ -32,7 +32,7 @@ class _ErrorRate(Metric):
     def load(self) -> None:
         import_optional("jiwer")
         normalise("", "en")
-        self._recogniser().load()
+        _ = self._recogniser().loaded
 
     def measure(self, sample: Sample) -> Score:
         """Errors over words (or characters) in per cent; weight: words (or characters)."""
