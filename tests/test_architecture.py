@@ -13,7 +13,8 @@ import dtm_codec
 
 PACKAGE = Path(dtm_codec.__file__).parent
 
-GROUND = {"encoded", "config", "errors", "files", "optional", "specs", "speech", "validation"}
+GROUND = {"encoded", "config", "errors", "files", "optional", "specs", "speech", "validation", "workers"}
+FIGURES = {"intervals", "metrics", "plotting", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream"}
 CORE = {"codec", "network", "hub"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
@@ -25,9 +26,8 @@ ALLOWED = {
     "bitstream": GROUND,
     "rate": GROUND | {"selectors"},
     **dict.fromkeys(CORE, GROUND | PARTS | CORE),
-    "plotting": GROUND | PARTS | CORE,
-    "metrics": GROUND | PARTS | CORE,
-    **dict.fromkeys(ROOMS, GROUND | PARTS | CORE | {"plotting", "metrics"}),
+    **dict.fromkeys(FIGURES, GROUND | PARTS | CORE | FIGURES),
+    **dict.fromkeys(ROOMS, GROUND | PARTS | CORE | FIGURES),
 }
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 
 class DTMCodecError(ValueError):
     """Base of all errors a user can cause; the command line prints it as one line and exits 2."""
@@ -32,18 +29,3 @@ class ModelError(DTMCodecError):
 
 class BitstreamError(DTMCodecError):
     """Bytes that are not a sound `.dtm` file."""
-
-
-class MissingExtraError(DTMCodecError):
-    """An optional dependency is not installed."""
-
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs the package {package!r}: pip install 'dtm-codec[{extra}]'")
-
-
-def import_extra(module: str, extra: str) -> Any:
-    """A module that comes with an extra, or the advice to install it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise MissingExtraError(module.partition(".")[0], extra) from None

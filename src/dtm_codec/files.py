@@ -1,7 +1,8 @@
-"""Files that are either whole or not there, and those of a folder."""
+"""Files that are either whole or not there, those of a folder, and how to tell models on disk apart."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Collection, Iterator
@@ -60,3 +61,13 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
     """Write `data` to `path`, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def fingerprint(path: Path) -> str:
+    """Eight hex digits that tell one model file or folder from another: sizes and the first MiB of every file."""
+    digest = hashlib.sha256()
+    for file in sorted(p for p in ([path] if path.is_file() else path.rglob("*")) if p.is_file()):
+        digest.update(f"{file.name}:{file.stat().st_size}".encode())
+        with file.open("rb") as data:
+            digest.update(data.read(1 << 20))
+    return digest.hexdigest()[:8]

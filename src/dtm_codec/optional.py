@@ -1,16 +1,17 @@
-"""What may not be there: packages of the `eval` extra, of single judges and peers, and models on disk."""
+"""Packages that may not be there: those of the extras, and those of a single judge or peer that are in no extra."""
 
 from __future__ import annotations
 
-import hashlib
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-from .errors import DTMCodecError, MissingExtraError
+from .errors import DTMCodecError
 
-_BY_HAND = {
+_PACKAGES = {"moonshine_onnx": "useful-moonshine-onnx", "yaml": "pyyaml"}
+"""Module -> package, where the names differ in more than a hyphen."""
+
+_IN_NO_EXTRA = {
     "distillmos": "--no-deps distillmos xls-r-sqa==0.1.0",  # else it brings torchaudio, which it needs for nothing here
     "faster-whisper": "faster-whisper",
     "snac": "snac",
@@ -19,42 +20,38 @@ _BY_HAND = {
     "transformers": "transformers",
     "useful-moonshine-onnx": "useful-moonshine-onnx",
     "utmosv2": "git+https://github.com/sarulab-speech/UTMOSv2.git",
+    "wandb": "wandb",
 }
-"""Packages of one judge or peer, in no extra; what `pip install` takes for each."""
+"""What `pip install` takes for each."""
 
 
 class MissingPackageError(DTMCodecError):
-    """The package of a single judge or peer is not installed."""
-
-    def __init__(self, package: str) -> None:
-        super().__init__(f"this needs the package {package!r}: pip install {_BY_HAND[package]}")
+    """An optional package is not installed."""
 
 
-def require(module: str, package: str | None = None) -> ModuleType:
-    """Import an optional module, or say how to install it."""
+def import_optional(module: str, extra: str = "eval") -> Any:
+    """Import a module of an optional package, or say how to install it. `extra` is the one that brings it, if any."""
     try:
         return import_module(module)
     except ImportError:
-        raise _missing(package or module.partition(".")[0]) from None
+        raise _missing(module, extra) from None
 
 
-def package_version(package: str) -> str:
-    """`name version` of an installed distribution."""
+def package_version(module: str) -> str:
+    """`name version` of the package that a judge's module comes in."""
+    package = _package(module)
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
-        raise _missing(package) from None
+        raise _missing(module, "eval") from None
 
 
-def _missing(package: str) -> DTMCodecError:
-    return MissingPackageError(package) if package in _BY_HAND else MissingExtraError(package, "eval")
+def _package(module: str) -> str:
+    top = module.partition(".")[0]
+    return _PACKAGES.get(top, top.replace("_", "-"))
 
 
-def fingerprint(path: Path) -> str:
-    """Eight hex digits of a model file or folder, from sizes and the first MiB of every file."""
-    digest = hashlib.sha256()
-    for file in sorted(p for p in ([path] if path.is_file() else path.rglob("*")) if p.is_file()):
-        digest.update(f"{file.name}:{file.stat().st_size}".encode())
-        with file.open("rb") as data:
-            digest.update(data.read(1 << 20))
-    return digest.hexdigest()[:8]
+def _missing(module: str, extra: str) -> MissingPackageError:
+    package = _package(module)
+    wanted = _IN_NO_EXTRA.get(package, f"'dtm-codec[{extra}]'")
+    return MissingPackageError(f"this needs the package {package!r}: pip install {wanted}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import MissingExtraError
+from .optional import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,11 +60,7 @@ def local_token_rate(mask: npt.NDArray[np.bool_], frame_rate: float) -> npt.NDAr
 
 def render(picture: Picture, image_format: str = "png") -> bytes:
     """The picture as an image file: png, svg or pdf."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot") from None
+    matplotlib, figures = import_optional("matplotlib", "plot"), import_optional("matplotlib.figure", "plot")
     style: Any = {
         "font.size": 9,
         "text.color": INK,
@@ -77,8 +73,8 @@ def render(picture: Picture, image_format: str = "png") -> bytes:
         "xtick.color": INK,
         "ytick.color": INK,
     }
-    with rc_context(style):
-        figure = Figure(figsize=(12, 10.5), layout="constrained")
+    with matplotlib.rc_context(style):
+        figure = figures.Figure(figsize=(12, 10.5), layout="constrained")
         _draw(figure, picture)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=image_format, dpi=130)
@@ -120,7 +116,7 @@ def _draw(figure: Figure, picture: Picture) -> None:
 
 
 def _spectrogram(axis: Axes, audio: npt.NDArray[np.float32], picture: Picture, top_db: float | None) -> float:
-    """Power in dB on a grey scale; returns its top, so that two pictures can share the scale."""
+    """Power in dB, in magma's colours; returns the top of the scale, so that two pictures can share it."""
     size, hop = 512, 96
     padded = np.pad(audio, size // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] * np.hanning(size)

@@ -56,14 +56,13 @@ class Spec:
             raise ConfigError(f"{self.kind}:{value or ''}; allowed: {', '.join(f'{self.kind}:{a}' for a in allowed)}")
         return value
 
-    def number(self, key: str) -> float | None:
-        """An option that is a positive number, if given."""
-        if key not in self.options:
-            return None
-        try:
-            value = float(self.options[key])
-        except ValueError:
-            value = -1.0
-        if not 0 < value < float("inf"):
-            raise ConfigError(f"{self.name}: {key} = {self.options[key]!r}; allowed: a number > 0")
-        return value
+
+def positive_number(text: str, where: str) -> float:
+    """A number > 0 that stands in a name; `where` is what an error calls it."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"{where} = {text!r}; allowed: a number > 0")
+    return value

@@ -1,36 +1,36 @@
-"""How what a user wrote is checked: the field, the value and what is allowed stand in every message."""
+"""How what a user wrote is read and checked, in YAML, JSON or Python: every message names the field, the value and what
+is allowed."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import ConfigError
+from .optional import import_optional
 
-Config = TypeVar("Config", bound="Validated")
+Built = TypeVar("Built")
+
+_hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
+_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 class Validated:
-    """Builds a frozen dataclass from plain data, checking keys and types on the way."""
-
-    @classmethod
-    def from_dict(cls: type[Config], data: Mapping[str, Any], where: str = "") -> Config:
-        """Build from JSON-like data; `where` is the dotted path that errors name."""
-        if not isinstance(data, Mapping):
-            raise ConfigError(f"{where or cls.__name__}: expected a mapping, got {data!r}")
-        hints = get_type_hints(cls)
-        unknown = sorted(set(data) - set(hints), key=str)
-        if unknown:
-            key = _dotted(where, str(unknown[0]))
-            raise ConfigError(f"unknown key {key!r}; known keys: {', '.join(sorted(hints))}")
-        return cls(**{key: _convert(value, hints[key], _dotted(where, key)) for key, value in data.items()})
+    """A frozen dataclass that checks the types of its fields, whoever builds it."""
 
     def __post_init__(self) -> None:
-        """Check the types of all fields, whoever builds it."""
-        for key, hint in get_type_hints(type(self)).items():
+        for key, hint in _hints(type(self)).items():
             object.__setattr__(self, key, _convert(getattr(self, key), hint, key))
+
+    @classmethod
+    def from_dict(cls: type[Built], data: Mapping[str, Any], where: str = "") -> Built:
+        """Build from plain data; `where` is the dotted path that errors name."""
+        return build(cls, data, where)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` turns back into an equal configuration."""
@@ -38,24 +38,44 @@ class Validated:
         return plain
 
 
+def build(cls: type[Built], data: Any, where: str = "") -> Built:
+    """A dataclass from plain data: keys and types are checked, also of dataclasses inside it."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where or cls.__name__}: expected a mapping, got {data!r}")
+    hints = _hints(cls)
+    values = {key: _convert(data[key], hints[key], _dotted(where, key)) for key in data if key in hints}
+    for key in data:
+        if key not in hints:
+            raise ConfigError(f"unknown key {_dotted(where, str(key))!r}; known keys: {', '.join(sorted(hints))}")
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in data:
+            raise ConfigError(f"the key {_dotted(where, field.name)!r} is missing")
+    return cls(**values)
+
+
 def _dotted(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Check `value` against a field's type; ints pass for floats, lists for tuples."""
-    origin = get_origin(hint)
-    if isinstance(hint, type) and issubclass(hint, Validated):
-        return value if isinstance(value, hint) else hint.from_dict(value, where)
+    """Check `value` against a field's type; ints pass for floats, lists for tuples, mappings for dataclasses."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else build(hint, value, where)
     if origin is Literal:
-        if value not in get_args(hint):
-            raise ConfigError(f"{where} = {value!r}; allowed: {', '.join(map(repr, get_args(hint)))}")
+        if value not in arguments:
+            raise ConfigError(f"{where} = {value!r}; allowed: {', '.join(map(repr, arguments))}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where} = {value!r}; expected a list")
-        return tuple(_convert(item, get_args(hint)[0], f"{where}[{i}]") for i, item in enumerate(value))
-    options = get_args(hint) or (hint,)
+        return tuple(_convert(item, arguments[0], f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} = {value!r}; expected a mapping")
+        return {_convert(k, arguments[0], where): _convert(v, arguments[1], f"{where}.{k}") for k, v in value.items()}
+    options = arguments or (hint,)
     if value is None and type(None) in options:
         return None
     for option in options:
@@ -63,6 +83,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             return float(value)
         if option in (int, str, bool) and type(value) is option:
             return value
+        if dataclasses.is_dataclass(option):
+            return _convert(value, option, where)
     names = " or ".join("null" if o is type(None) else o.__name__ for o in options)
     raise ConfigError(f"{where} = {value!r}; expected {names}")
 
@@ -71,3 +93,66 @@ def require(condition: bool, where: str, value: Any, allowed: str) -> None:
     """Raise `ConfigError` with the field, its value and what is allowed, unless the condition holds."""
     if not condition:
         raise ConfigError(f"{where} = {value!r}; allowed: {allowed}")
+
+
+def load(cls: type[Built], path: Path) -> Built:
+    """A dataclass from a file, JSON or YAML by its suffix."""
+    data = read_json(path) if path.suffix == ".json" else read_yaml(path)
+    try:
+        return build(cls, data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(_read(path), object_pairs_hook=_unique)
+    except ValueError as error:
+        raise ConfigError(f"{path}: cannot be read as JSON ({error})") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds."""
+    return parse_yaml(_read(path), str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """What YAML says; `where` is what errors name."""
+    yaml = import_optional("yaml", "train")
+    try:
+        return yaml.load(text, _yaml_loader())
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{where}: cannot be read as YAML ({' '.join(str(error).split())})") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise ValueError(f"the key {key!r} is there twice")
+        seen[key] = value
+    return seen
+
+
+@cache
+def _yaml_loader() -> Any:
+    """PyYAML's safe loader, which takes 1e-4 for a string and the last of two equal keys, made to do neither."""
+    yaml = import_optional("yaml", "train")
+
+    def construct_mapping(self: Any, node: Any, deep: bool = False) -> Any:
+        _unique([(key.value, None) for key, _ in node.value if isinstance(key.value, str)])
+        return yaml.SafeLoader.construct_mapping(self, node, deep)
+
+    loader: Any = type("Loader", (yaml.SafeLoader,), {"construct_mapping": construct_mapping})
+    loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, "-+0123456789")
+    return loader

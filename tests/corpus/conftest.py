@@ -11,7 +11,7 @@ import torch
 from corpus_helpers import SAMPLE_RATE, Speech, files, one_thread, recording, run_inline, write_manifest
 
 from dtm_codec import DTMCodec, QuantizerConfig, preset
-from dtm_codec.corpus import local, tokenize
+from dtm_codec.corpus import run, tokenize
 from dtm_codec.speech.audio import write_audio
 
 
@@ -54,7 +54,7 @@ def manifest(tmp_path: Path, speech: list[Speech]) -> Path:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No time is lost on starting worker processes."""
-    monkeypatch.setattr(local, "run", run_inline)
+    monkeypatch.setattr(run, "run_in_processes", run_inline)
     with one_thread():
         yield
 
@@ -83,5 +83,5 @@ def whole(clips, tmp_path_factory, tiny_model) -> dict[str, bytes]:
     """What an undisturbed run in this process writes."""
     out = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch, one_thread():
-        patch.setattr(local, "run", run_inline)
+        patch.setattr(run, "run_in_processes", run_inline)
         return files(tokenize(clips, out, model=tiny_model, shard_size=2).folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import soundfile
 import torch
 
 from dtm_codec.corpus.plan import Shard
-from dtm_codec.corpus.worker import Job, Result, ShardWorker
+from dtm_codec.corpus.worker import FinishedShard, ShardWorker
 
 SAMPLE_RATE = 16_000
 
@@ -65,9 +65,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def run_inline(job: Job, shards: Sequence[Shard], workers: int) -> Generator[Result, None, None]:
-    """In place of `local.run`: shards are done here, one after the other."""
-    yield from map(ShardWorker(job), shards)
+def run_inline(
+    start: Callable[[], ShardWorker], shards: Sequence[Shard], processes: int, threads: int
+) -> Generator[FinishedShard, None, None]:
+    """In place of `run_in_processes`: shards are done here, one after the other."""
+    torch.set_num_threads(threads)
+    yield from map(start(), shards)
 
 
 def files(out: Path) -> dict[str, bytes]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from corpus_helpers import alive, children, files
 
-from dtm_codec.corpus import CorpusError, local, tokenize
+from dtm_codec.corpus import CorpusError, run, tokenize
+from dtm_codec.workers import WorkerError
 
 
 def command(clips: Path, out: Path, model: Path) -> list[str]:
@@ -59,7 +60,7 @@ def test_a_worker_that_dies_stops_the_run_and_a_rerun_goes_on(clips, whole, tmp_
             killed.append(max(children(os.getpid())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with pytest.raises(CorpusError, match="a worker process died"):
+    with pytest.raises(WorkerError, match="a worker process died"):
         tokenize(clips, out, model=tiny_model, shard_size=2, workers=2, on_progress=kill_one)
     assert len(list(out.glob("data/[!.]*"))) >= 2
     tokenize(clips, out, model=tiny_model, shard_size=2, workers=2)
@@ -87,12 +88,12 @@ def test_cores_are_shared_out(clips, tmp_path, tiny_model, monkeypatch):
     """Two workers on six cores have three threads each."""
     jobs = []
 
-    def record(job, shards, workers):
-        jobs.append((job.threads, workers))
+    def record(start, shards, processes, threads):
+        jobs.append((threads, processes))
         raise CorpusError("enough")
 
-    monkeypatch.setattr(local, "run", record)
-    monkeypatch.setattr(local, "available_cores", lambda: 6)
+    monkeypatch.setattr(run, "run_in_processes", record)
+    monkeypatch.setattr(run, "available_cores", lambda: 6)
     for workers in (2, None, 4, 100):
         with pytest.raises(CorpusError, match="enough"):
             tokenize(clips, tmp_path / "out", model=tiny_model, shard_size=2, workers=workers)

@@ -344,9 +344,12 @@ def test_rows_are_written_out_when_they_are_many(tmp_path, monkeypatch):
 
 
 def test_reports_add_up():
-    from dtm_codec.corpus.schema import Report
+    from dtm_codec.corpus.schema import ShardReport
 
-    first, second = Report(1, 2, 3, 4, 5, 6, (Failure("a", "b"),)), Report(10, 20, 30, 40, 50, 60, (Failure("c", "d"),))
+    first, second = (
+        ShardReport(1, 2, 3, 4, 5, 6, (Failure("a", "b"),)),
+        ShardReport(10, 20, 30, 40, 50, 60, (Failure("c", "d"),)),
+    )
     total = first + second
     assert dataclasses.astuple(total)[:6] == (11, 22, 33, 44, 55, 66)
     assert [failure.id for failure in total.failures] == ["a", "c"]

@@ -10,7 +10,8 @@ import pytest
 
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation.data import read_data
-from dtm_codec.evaluation.listening import listening_block, read_ratings
+from dtm_codec.evaluation.listening import listening_block
+from dtm_codec.ratings import read_ratings
 from dtm_codec.specs import Spec
 from dtm_codec.speech.audio import write_audio
 
@@ -105,7 +106,8 @@ def test_ratings_become_the_papers_table(tmp_path: Path) -> None:
     block = listening_block(read_ratings(tmp_path / "r.csv"))
     assert [row[0].text for row in block.groups[0].rows] == ["A", "B"]
     assert block.groups[0].rows[0][2].text == "71.50"
-    assert "4 listeners, 2 trials" in str(block.columns[2].judge)
+    assert "4 listeners, 2 trials, mean and 95 % bootstrap interval over listeners" in str(block.columns[2].judge)
+    assert block.groups[0].rows[0][2].detail == "70.5–72.5"
     assert read_ratings(tmp_path / "r.json") == read_ratings(tmp_path / "r.csv")
 
 

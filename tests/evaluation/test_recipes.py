@@ -142,11 +142,15 @@ def test_without_models_or_a_language_the_report_says_so(manifest: Path, tmp_pat
 def test_a_recipe_of_ones_own_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     for text, message in (
-        ("title: t\nkind: poem\n", "poem"),
+        ("title: t\nkind: poem\n", "kind = 'poem'; allowed: 'systems'"),
+        ("kind: systems\n", "'title' is missing"),
+        ("title: t\nkind: systems\nrows: [{cells: [a, b]}]\n", "row 'a b'; allowed: either a system or a model"),
+        ("title: t\nkind: systems\npaper: mian\n", "paper = 'mian'; allowed: main, "),
+        ("title: t\nkind: systems\nrows: [{cells: a}]\n", r"rows\[0\].cells = 'a'; expected a list"),
         ("title: t\nkind: systems\ncolour: red\n", "colour"),
         ("title: t\nkind: systems\nrows: [{cell: a}]\n", "cell"),
-        ("title: [\n", "recipe"),
-        ("- a\n", "recipe"),
+        ("title: [\n", "mine.yaml: cannot be read as YAML"),
+        ("- a\n", "mine.yaml: Recipe: expected a mapping"),
     ):
         path.write_text(text)
         with pytest.raises(DTMCodecError, match=message):

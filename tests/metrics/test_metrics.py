@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtm_codec import metrics
-from dtm_codec.errors import ConfigError, DTMCodecError
+from dtm_codec.errors import AudioError, ConfigError, DTMCodecError
 from dtm_codec.metrics import Metric, Sample, Score, words
 from dtm_codec.metrics.base import SAMPLE_RATE, Last, Samples
-from dtm_codec.metrics.fbank import log_mel_filterbank
 from dtm_codec.metrics.recognisers import Recogniser
+from dtm_codec.metrics.speaker import log_mel_filterbank
+from dtm_codec.nn.mel_distance import MultiScaleMelDistance
+from dtm_codec.training.config import LossConfig
 
 OFFLINE = ["pesq", "stoi", "estoi", "si-sdr", "mel", "stft"]
 
@@ -109,20 +112,29 @@ def test_silence_has_no_pesq_and_no_stoi() -> None:
             metrics.build(name).score(Sample(silence, silence))
 
 
-def test_filterbank_is_kaldis(speech: Samples) -> None:
-    kaldi = pytest.importorskip("kaldi_native_fbank")
-    options = kaldi.FbankOptions()
-    options.frame_opts.dither = 0.0
-    options.frame_opts.window_type = "hamming"
-    options.mel_opts.num_bins = 80
-    bank = kaldi.OnlineFbank(options)
-    bank.accept_waveform(SAMPLE_RATE, (speech * 32768).tolist())
-    bank.input_finished()
-    theirs = np.stack([bank.get_frame(i) for i in range(bank.num_frames_ready)])
-    ours = log_mel_filterbank(speech)
-    assert ours.shape == theirs.shape
-    assert np.abs(ours - theirs).max() < 1e-2
-    assert np.abs(ours - theirs).mean() < 1e-4
+def test_the_mel_metric_is_the_loss_of_training(speech: Samples) -> None:
+    noisy = speech + 0.01 * np.random.default_rng(0).standard_normal(speech.size).astype(np.float32)
+    loss = MultiScaleMelDistance(SAMPLE_RATE, LossConfig().mel_windows)
+    expected = loss(torch.from_numpy(noisy)[None], torch.from_numpy(speech)[None])
+    assert score("mel", Sample(noisy, speech)) == float(expected)
+
+
+@pytest.mark.parametrize("name", ["mel", "stft"])
+def test_spectral_distances_of_less_than_half_a_window_have_no_value(name: str, speech: Samples) -> None:
+    assert score(name, Sample(speech[:1025], speech[:1025])) == 0.0
+    with pytest.raises(AudioError, match="less than 1025 samples"):
+        metrics.build(name).score(Sample(speech[:1024], speech[:1024]))
+
+
+def test_filterbank_is_a_log_mel_spectrogram_of_25_ms_frames_every_10_ms() -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    tone = 0.1 * np.sin(2 * np.pi * 1000 * np.arange(SAMPLE_RATE) / SAMPLE_RATE).astype(np.float32)
+    quiet, loud = (log_mel_filterbank(gain * tone) for gain in (0.5, 1.0))
+    assert loud.shape == (1 + (SAMPLE_RATE - 400) // 160, 80)
+    assert np.array_equal(loud, log_mel_filterbank(tone))  # no dither
+    mel = 1127 * np.log1p(np.array([20, 1000, 8000]) / 700)
+    assert (np.abs(loud.argmax(axis=1) - (80 + 1) * (mel[1] - mel[0]) / (mel[2] - mel[0])) < 2).all()
+    assert np.allclose((loud - quiet)[:, loud.argmax() % 80], 2 * np.log(2), atol=1e-3)  # in power, natural log
 
 
 # Words
@@ -133,11 +145,9 @@ class Parrot(Recogniser):
 
     languages = frozenset({"en"})
     judge = "parrot"
+    loaded = None
     says = ""
     asked = 0
-
-    def load(self) -> None:
-        pass
 
     def hear(self, audio: Samples, language: str) -> str:
         self.asked += 1

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dtm_codec.nn.mel_distance import MultiScaleMelDistance
 from dtm_codec.nn.spectral import mel_filterbank
 from dtm_codec.training import losses
 from dtm_codec.training.config import LossConfig
@@ -35,7 +36,7 @@ def test_mel_loss_and_gradient_are_the_textbook_ones(length: int) -> None:
     double = prediction.detach().double().requires_grad_()
     expected = textbook_mel_loss(double, target.double())
     expected.backward()
-    loss = losses.MultiScaleMelLoss(16_000, WINDOWS)(prediction, target)
+    loss = MultiScaleMelDistance(16_000, WINDOWS)(prediction, target)
     (3 * loss).backward()
     torch.testing.assert_close(loss, expected.float(), rtol=1e-5, atol=1e-6)
     assert prediction.grad is not None
@@ -45,7 +46,7 @@ def test_mel_loss_and_gradient_are_the_textbook_ones(length: int) -> None:
 
 
 def test_mel_loss_of_silence_and_of_equals() -> None:
-    loss = losses.MultiScaleMelLoss(16_000, WINDOWS)
+    loss = MultiScaleMelDistance(16_000, WINDOWS)
     silence = torch.zeros(1, 4000, requires_grad=True)
     speech = 0.1 * torch.randn(1, 4000)
     distance = loss(silence, speech)

@@ -106,9 +106,9 @@ def test_after_a_failure_it_can_be_tried_again(folders: Path, speech):
     [
         ("systems: {a: folder:x}", "'reference' is missing"),
         ("reference: original", "'systems' is missing"),
-        ("reference: original\nsystems: {}", "systems is empty"),
-        ("reference: original\nsystems: [a]", "expected names with a source each"),
-        ("reference: original\nsystems: {anchor: folder:x}", "name 'anchor'"),
+        ("reference: original\nsystems: {}", "systems = {}; allowed: one system or more"),
+        ("reference: original\nsystems: [a]", "systems = \\['a'\\]; expected a mapping"),
+        ("reference: original\nsystems: {anchor: folder:x}", "a name in systems = 'anchor'; allowed"),
         ("reference: original\nsystems: {a: folder:nowhere}", "nowhere is no folder"),
         ("reference: nowhere\nsystems: {a: folder:late}", "nowhere is no folder"),
         ("reference: .\nsystems: {a: folder:late}", "has no audio files"),
@@ -121,7 +121,7 @@ def test_after_a_failure_it_can_be_tried_again(folders: Path, speech):
             "trials_per_listener = 0; allowed: 1",
         ),
         ("reference: original\nsystems: {a: folder:late}\nmax_seconds: 0.1", "max_seconds = 0.1; allowed: 0.5"),
-        ("- a", "expected keys and values"),
+        ("- a", "expected a mapping"),
         ("{", "cannot be read as YAML"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_test_with_a_lost_stimulus_is_not_served(folders: Path):
     with pytest.raises(ConfigError, match="no stimulus of utterance 'b' by 'late'"):
         load_test(folders / "out")
     (folders / "out" / "test.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(ConfigError, match="not a test of format 1"):
+    with pytest.raises(ConfigError, match="format = 99; allowed: 1"):
         load_test(folders / "out")
 
 

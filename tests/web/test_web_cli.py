@@ -60,7 +60,7 @@ def test_results_are_printed_written_and_drawn(tmp_path: Path, speech):
     [
         (["listening", "results", "nowhere"], "nowhere is no prepared listening test"),
         (["serve", "--listening", "nowhere"], "nowhere is no prepared listening test"),
-        (["listening", "new", "nowhere.yaml", "-o", "out"], "nowhere.yaml: cannot be read as YAML"),
+        (["listening", "new", "nowhere.yaml", "-o", "out"], "nowhere.yaml: no such file"),
         (["serve", "--model", "no-such-model"], "no model 'no-such-model'"),
         (["listening", "results", "nowhere", "--plot", "ratings"], "--plot ratings; allowed: a name that ends in .png"),
     ],

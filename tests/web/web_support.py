@@ -38,7 +38,7 @@ def make_prepared(folder: Path, speech: Samples, utterances: int = 4, trials: in
         return lambda audio, rate: (worse(audio, float(source)), rate)
 
     sources = {name: str(noise) for name, noise in SYSTEMS.items()}
-    definition = Definition(originals, sources, "A <b>test</b>", seed=3, trials_per_listener=trials)
+    definition = Definition(str(originals), sources, "A <b>test</b>", seed=3, trials_per_listener=trials)
     return prepare(definition, folder / "test", systems)
 
 

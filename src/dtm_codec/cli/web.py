@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import ConfigError, MissingExtraError
+from ..errors import ConfigError
+from ..optional import import_optional
 
 if TYPE_CHECKING:
+    from ..ratings import RatingResults
     from ..web.demo import Demo
-    from ..web.listening.prepared import System
-    from ..web.listening.statistics import Results
+    from ..web.listening.prepared import RoundTrip
 
 listening = typer.Typer(help="A MUSHRA-style listening test: prepare it, evaluate it, export it.", no_args_is_help=True)
 
@@ -50,16 +51,13 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the demo, or a listening test, to a browser on this machine."""
-    try:
-        import uvicorn
-
-        from ..web.app import create_app
-    except ImportError as error:
-        raise MissingExtraError(error.name or "fastapi", "web") from None
     import secrets
     import socket
     from urllib.parse import quote
 
+    uvicorn = import_optional("uvicorn", "web")
+    import_optional("fastapi", "web")  # the pages import it at their top
+    from ..web.app import create_app
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
 
@@ -112,7 +110,7 @@ def new(
     typer.echo(f"Serve it: dtm-codec serve --listening {output}")
 
 
-def _system(source: str) -> System:
+def _system(source: str) -> RoundTrip:
     """A system of the evaluation room, as the listening test runs it."""
     from ..evaluation.systems import build
     from ..metrics.base import SAMPLE_RATE
@@ -139,9 +137,9 @@ def results(
 ) -> None:
     """Print the table: mean and 95 % interval of every system, and pairwise tests."""
     from ..files import write_atomically
+    from ..ratings import analyse, ratings_csv
     from ..web.listening import report
     from ..web.listening.prepared import RATINGS_FILE, load_test
-    from ..web.listening.statistics import evaluate
     from ..web.listening.store import Store
 
     if plot is not None and plot.suffix.lower() not in report.PLOT_SUFFIXES:
@@ -150,16 +148,16 @@ def results(
     if not (folder / RATINGS_FILE).is_file():
         raise ConfigError(f"{folder} has no ratings yet")
     ratings = Store(folder / RATINGS_FILE).ratings()
-    found = evaluate(ratings, test.systems, screening=screening)
+    found = analyse(ratings, test.systems, screening=screening)
     _print(found, test.title)
     if csv is not None:
         counted = [rating for rating in ratings if rating.listener not in found.excluded]
-        write_atomically(csv, report.ratings_csv(counted).encode())
+        write_atomically(csv, ratings_csv(counted).encode())
     if plot is not None:
         report.plot(found, plot, test.title)
 
 
-def _print(found: Results, title: str) -> None:
+def _print(found: RatingResults, title: str) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

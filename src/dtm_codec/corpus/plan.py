@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from ..errors import ConfigError
 from ..files import write_atomically
+from ..validation import load
 from .errors import CorpusError
 from .parts import Part, Source
 
@@ -30,7 +32,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShardPlan:
     """What must not change between a run and its continuation."""
 
     corpus: str
@@ -50,7 +52,7 @@ class Plan:
         bitrate: float | None,
         tau: float | None,
         shard_size: int | None = None,
-    ) -> Plan:
+    ) -> ShardPlan:
         """Make the plan and write it into `folder`, or check that it is the one that was written there before."""
         if shard_size is not None and shard_size < 1:
             raise CorpusError(f"shard_size = {shard_size}; allowed: >= 1")
@@ -70,12 +72,11 @@ class Plan:
         return plan
 
     @classmethod
-    def _read(cls, path: Path) -> Plan:
+    def _read(cls, path: Path) -> ShardPlan:
         try:
-            data = json.loads(path.read_text())
-            return cls(**data | {"parts": tuple(Part(**part) for part in data["parts"])})
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorpusError(f"{path} is no plan of this version: {error}") from error
+            return load(cls, path)
+        except ConfigError as error:
+            raise CorpusError(f"no plan of this version: {error}") from error
 
     def shards(self, folder: Path) -> Iterator[Shard]:
         """The shards and their files, named as `datasets` names those of a split."""

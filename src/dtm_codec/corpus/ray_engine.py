@@ -13,28 +13,32 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingExtraError
+from ..optional import import_optional
 from .errors import CorpusError
 from .plan import Shard
-from .worker import Job, Result, ShardWorker
+from .worker import FinishedShard, ShardWorker, TokenizeJob
 
 
 class RayWorker(ShardWorker):
-    """The worker as Ray Data calls it: rows of pickled shards in, rows of pickled results out."""
+    """The worker as Ray Data calls it: rows of pickled shards in, rows of pickled results out. It has one core."""
+
+    def __init__(self, job: TokenizeJob) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        super().__init__(job)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        """Do the shards of a batch."""
         results = [super(RayWorker, self).__call__(pickle.loads(shard)) for shard in batch["shard"]]
         return {"result": np.array([pickle.dumps(result) for result in results], dtype=object)}
 
 
-def run(job: Job, shards: Sequence[Shard], address: str, workers: int | None) -> Generator[Result, None, None]:
+def run(
+    job: TokenizeJob, shards: Sequence[Shard], address: str, workers: int | None
+) -> Generator[FinishedShard, None, None]:
     """Do the shards in any order, on up to `workers` actors (None: as many as the cluster has room for)."""
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise MissingExtraError("ray", "cluster") from None
+    ray = import_optional("ray", "cluster")
+    import_optional("ray.data", "cluster")
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     ray.data.DataContext.get_current().enable_progress_bars = False
     ours = not ray.is_initialized()
@@ -50,7 +54,7 @@ def run(job: Job, shards: Sequence[Shard], address: str, workers: int | None) ->
             fn_constructor_args=(job,),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
-            num_cpus=job.threads,
+            num_cpus=1,
             num_gpus=1 if job.device.startswith("cuda") else None,
         )
         for row in results.iter_rows():

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ import numpy as np
 
 from ..config import CodecConfig
 from ..files import write_atomically
-from . import local, ray_engine
+from ..workers import available_cores, run_in_processes
+from . import ray_engine
 from .errors import CorpusError
 from .manifest import Manifest
-from .plan import Plan, Shard
-from .schema import Report, read_footer
+from .plan import Shard, ShardPlan
+from .schema import ShardReport, read_footer
 from .sources import open_source
-from .worker import Job
+from .worker import ShardWorker, TokenizeJob
 
 METADATA_FILE, LISTING_FILE, DATA_FOLDER = "metadata.json", "files.jsonl", "data"
 
@@ -34,7 +36,7 @@ class Progress:
 
     shards: int
     shards_done: int
-    report: Report
+    report: ShardReport
     """Of this run; what an earlier one did is not counted."""
     speech_hours: float
     wall_hours: float
@@ -42,7 +44,6 @@ class Progress:
 
     @property
     def hours_per_hour(self) -> float:
-        """Hours of speech tokenized in an hour."""
         return self.speech_hours / self.wall_hours if self.wall_hours else 0.0
 
     @property
@@ -52,19 +53,17 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """A finished corpus."""
-
+class TokenizedCorpus:
     folder: Path
     metadata: dict[str, Any]
-    """Of the whole corpus, as in metadata.json."""
+    """As in metadata.json."""
     progress: Progress
-    """Of this run."""
+    """How this run went."""
 
 
 @dataclass(frozen=True)
 class _Model:
-    """What the plan and the metadata need of a model; the workers load their own."""
+    """What the plan and the metadata need to know about a model; the workers load their own."""
 
     name: str
     model_id: str
@@ -84,7 +83,7 @@ def tokenize(
     ray: str | None = None,
     shard_size: int | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Summary:
+) -> TokenizedCorpus:
     """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
 
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
@@ -109,19 +108,21 @@ def tokenize(
     listing = folder / f".{os.getpid()}-{LISTING_FILE}"
     try:
         source = open_source(Path(corpus).resolve(), listing)
-        plan = Plan.settle(folder, source, identity.model_id, bitrate, tau, shard_size)
+        plan = ShardPlan.settle(folder, source, identity.model_id, bitrate, tau, shard_size)
         if isinstance(source, Manifest) and source.path == listing:  # only now: a refused run changes nothing
             source = replace(source, path=listing.replace(folder / LISTING_FILE))
     finally:
         listing.unlink(missing_ok=True)
     shards = list(plan.shards(data))
     missing = [shard for shard in shards if not shard.path.exists()]
-    cores = local.available_cores()
+    cores = available_cores()
     processes = min(workers or (cores if device == "cpu" else 1), max(1, len(missing)))
-    threads = 1 if ray else max(1, cores // processes)
-    job = Job(source, identity.name, identity.model_id, device, bitrate, tau, threads)
-    results = ray_engine.run(job, missing, ray, workers) if ray else local.run(job, missing, processes)
-    started, done, report, core_seconds = time.perf_counter(), len(shards) - len(missing), Report(), 0.0
+    job = TokenizeJob(source, identity.name, identity.model_id, device, bitrate, tau)
+    if ray:
+        results = ray_engine.run(job, missing, ray, workers)
+    else:
+        results = run_in_processes(partial(ShardWorker, job), missing, processes, max(1, cores // processes))
+    started, done, report, core_seconds = time.perf_counter(), len(shards) - len(missing), ShardReport(), 0.0
 
     def progress() -> Progress:
         speech_s, wall_s = report.num_samples / identity.config.sample_rate, time.perf_counter() - started
@@ -137,11 +138,11 @@ def tokenize(
         leftover.unlink(missing_ok=True)
     metadata = _metadata(shards, plan, identity)
     write_atomically(folder / METADATA_FILE, (json.dumps(metadata, indent=1, ensure_ascii=False) + "\n").encode())
-    return Summary(folder, metadata, finished)
+    return TokenizedCorpus(folder, metadata, finished)
 
 
 def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: float | None) -> _Model:
-    """Load the model once, and see on a second of noise that it can do what is asked before any work is begun."""
+    """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
     from ..codec import DTMCodec
     from ..hub import DEFAULT_MODEL, bundled_models
 
@@ -159,9 +160,9 @@ def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: flo
     return _Model(name, codec.model_id, codec.config, used_tau)
 
 
-def _metadata(shards: list[Shard], plan: Plan, model: _Model) -> dict[str, Any]:
-    """What the corpus came to, from the reports in its shards."""
-    report = Report()
+def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, Any]:
+    """Counts and rates of the whole corpus, from the reports in its shards."""
+    report = ShardReport()
     for shard in shards:
         report += read_footer(shard.path)[1]
     config = model.config

@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..encoded import Encoded, Layout
-from ..errors import MissingExtraError
+from ..errors import ConfigError
+from ..optional import import_optional
 from ..speech.utterance import Failure, Utterance
+from ..validation import build
 from .errors import CorpusError
 
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-except ImportError as error:
-    raise MissingExtraError("pyarrow", "corpus") from error
+pa, pq = import_optional("pyarrow", "corpus"), import_optional("pyarrow.parquet", "corpus")
 
 MAX_DURATION = np.iinfo(np.uint16).max
 """Steps from one token to the next that the column can hold: 11 minutes at 100 Hz."""
@@ -34,7 +32,7 @@ ROW_GROUP_TOKENS = 1 << 22
 """Rows are written out when they hold this many tokens: a shard of hour-long recordings needs no more memory."""
 
 
-def schema(codebook_size: int) -> pa.Schema:
+def schema(codebook_size: int) -> Any:
     """The columns of a tokenized corpus."""
     return pa.schema(
         [
@@ -50,7 +48,7 @@ def schema(codebook_size: int) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class Report:
+class ShardReport:
     """What became of the items of one or more shards."""
 
     utterances: int = 0
@@ -61,13 +59,13 @@ class Report:
     position_bits: int = 0
     failures: tuple[Failure, ...] = ()
 
-    def __add__(self, other: Report) -> Report:
-        return Report(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: ShardReport) -> ShardReport:
+        return ShardReport(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a shard says of its making."""
+    """What made a shard: the model and how its streams are laid out."""
 
     model: str
     """As `DTMCodec.from_pretrained` takes it."""
@@ -85,7 +83,7 @@ class ShardWriter:
         self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._held_tokens = 0
-        self._total = Report()
+        self._total = ShardReport()
 
     def __enter__(self) -> ShardWriter:
         return self
@@ -113,17 +111,17 @@ class ShardWriter:
             }
         )
         bits = encoded.bits
-        self._total += Report(
+        self._total += ShardReport(
             1, encoded.num_samples, encoded.mask.size, encoded.tokens.size, bits.content, bits.position
         )
         self._held_tokens += encoded.tokens.size
         if self._held_tokens >= ROW_GROUP_TOKENS:
             self._flush()
 
-    def finish(self, failures: Iterable[Failure]) -> Report:
-        """Write what is held and the report."""
+    def finish(self, failures: Iterable[Failure]) -> ShardReport:
+        """Write the last rows and the report."""
         self._flush()
-        report = self._total + Report(failures=tuple(failures))
+        report = self._total + ShardReport(failures=tuple(failures))
         footer = json.dumps({"stamp": asdict(self._stamp), "report": asdict(report)})
         self._writer.add_key_value_metadata({REPORT_KEY: footer})
         return report
@@ -134,15 +132,13 @@ class ShardWriter:
         self._rows, self._held_tokens = [], 0
 
 
-def read_footer(path: Path) -> tuple[Stamp, Report]:
+def read_footer(path: Path) -> tuple[Stamp, ShardReport]:
     """Who made a shard, and what became of its items."""
     try:
         footer = json.loads(pq.read_metadata(path).metadata[REPORT_KEY])
-    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+        return build(Stamp, footer["stamp"]), build(ShardReport, footer["report"])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ConfigError) as error:
         raise CorpusError(f"{path} is no shard of tokens: {error}") from error
-    stamp, report = footer["stamp"], footer["report"]
-    failures = tuple(Failure(**failure) for failure in report.pop("failures"))
-    return Stamp(**stamp | {"layout": Layout(**stamp["layout"])}), Report(**report, failures=failures)
 
 
 def read_rows(path: Path, layout: Layout, rows_at_once: int = 256) -> Iterator[tuple[str, Encoded]]:

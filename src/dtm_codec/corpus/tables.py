@@ -10,15 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import DataError, MissingExtraError
+from ..errors import DataError
+from ..optional import import_optional
 from ..speech.utterance import AUDIO_FIELDS, FIELDS, Failure, Utterance, first_field, plain_text
 from .parts import Ids, Part, Source
 
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-except ImportError as error:
-    raise MissingExtraError("pyarrow", "corpus") from error
+pa, pq = import_optional("pyarrow", "corpus"), import_optional("pyarrow.parquet", "corpus")
 
 _ARROW_FILE = b"ARROW1"
 """How the format with an index begins."""
@@ -99,7 +96,7 @@ class _Columns(NamedTuple):
     all: list[str]
 
 
-def _columns(schema: pa.Schema, file: str) -> _Columns:
+def _columns(schema: Any, file: str) -> _Columns:
     """Which columns to read: the one that `datasets` marked as audio, or the first with a usual name."""
     features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     marked = [name for name, kind in features.items() if isinstance(kind, dict) and kind.get("_type") == "Audio"]
@@ -118,7 +115,7 @@ class _Parquet:
             self.schema = file.schema_arrow
             self.group_rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
 
-    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
         with pq.ParquetFile(self._path, pre_buffer=False) as file:  # a row group of audio can be large
             yield from file.iter_batches(ROWS_AT_ONCE, row_groups=list(range(start, stop)), columns=columns)
 
@@ -132,14 +129,14 @@ class _Arrow:
             self.group_rows = [batch.num_rows for batch in groups]
 
     @contextmanager
-    def _groups(self) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    def _groups(self) -> Iterator[tuple[Any, Iterator[Any]]]:
         with pa.memory_map(str(self._path)) as memory:
             indexed = memory.read(len(_ARROW_FILE)) == _ARROW_FILE
             memory.seek(0)
             with pa.ipc.open_file(memory) if indexed else pa.ipc.open_stream(memory) as reader:
                 yield reader.schema, map(reader.get_batch, range(reader.num_record_batches)) if indexed else reader
 
-    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
         with self._groups() as (_, groups):
             for batch in islice(groups, start, stop):
                 chosen = batch.select(columns)

@@ -15,7 +15,7 @@ from ..speech.utterance import Failure, Utterance, plain_text
 from .errors import CorpusError
 from .parts import Part, Source
 from .plan import Shard
-from .schema import Report, ShardWriter, Stamp, read_footer
+from .schema import ShardReport, ShardWriter, Stamp, read_footer
 
 BATCH_SECONDS = 60.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
@@ -25,8 +25,8 @@ LOST_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a worker must know; plain data, so that it can be sent to another process or machine."""
+class TokenizeJob:
+    """What a worker must know. Plain data, so that it can be sent to another process or machine."""
 
     source: Source
     model: str
@@ -34,14 +34,11 @@ class Job:
     device: str
     bitrate: float | None
     tau: float | None
-    threads: int
 
 
 @dataclass(frozen=True)
-class Result:
-    """A finished shard."""
-
-    report: Report
+class FinishedShard:
+    report: ShardReport
     core_seconds: float
     """Processor time of all threads: what other programs take from the cores does not count."""
 
@@ -54,12 +51,9 @@ class _Loaded(NamedTuple):
 class ShardWorker:
     """A loaded model that turns shards into files."""
 
-    def __init__(self, job: Job) -> None:
-        import torch
-
+    def __init__(self, job: TokenizeJob) -> None:
         from ..codec import DTMCodec
 
-        torch.set_num_threads(job.threads)
         self.job = job
         self.codec = DTMCodec.from_pretrained(job.model, job.device)
         if self.codec.model_id != job.model_id:
@@ -69,13 +63,13 @@ class ShardWorker:
         self.min_samples = config.n_fft
         """One STFT window: less is mostly padding, and shorter than any sound of speech (40 ms at 100 Hz)."""
 
-    def __call__(self, shard: Shard) -> Result:
-        """Write the shard's file, unless an earlier attempt has."""
+    def __call__(self, shard: Shard) -> FinishedShard:
+        """Write the shard's file, unless it is there already."""
         started = time.process_time()
         report = read_footer(shard.path)[1] if shard.path.exists() else self._write(shard)
-        return Result(report, time.process_time() - started)
+        return FinishedShard(report, time.process_time() - started)
 
-    def _write(self, shard: Shard) -> Report:
+    def _write(self, shard: Shard) -> ShardReport:
         failures: list[Failure] = []
         with atomic_path(shard.path) as temporary, ShardWriter(temporary, self.stamp) as writer:
             for batch in self._batches(shard.part, failures):
@@ -87,7 +81,7 @@ class ShardWorker:
             return writer.finish(failures)
 
     def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Loaded]]:
-        """Neighbours together, up to `BATCH_SECONDS`."""
+        """Utterances in order, up to `BATCH_SECONDS` of audio at a time."""
         limit = BATCH_SECONDS * self.codec.config.sample_rate
         batch: list[_Loaded] = []
         ids: set[str] = set()

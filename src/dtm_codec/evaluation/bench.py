@@ -6,11 +6,11 @@ round. Memory is the peak of a fresh process for each system and length.
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 
 from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples, read_audio, sample_path
+from ..workers import run_in_processes
 from . import systems
 from .diagnostics import SelectorClock, cpu_seconds
 from .systems.ours import DTM, use_selector
@@ -36,8 +37,6 @@ DEFAULT_SYSTEMS = (
 
 @dataclass(frozen=True)
 class Timing:
-    """One system."""
-
     title: str
     parameters: int | None
     bps: float
@@ -132,19 +131,22 @@ def bench(
 
 
 def _peak_memory(name: str, seconds: float) -> float:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_run_once, (name, seconds))
+    (peak,) = run_in_processes(partial(_MemoryMeter, name), [seconds], 1)
+    return peak
 
 
-def _run_once(name: str, seconds: float) -> float:
+class _MemoryMeter:
     """Peak resident memory of this process in MB after one encode and decode."""
-    torch.set_num_threads(1)
-    system = systems.build(name)
-    system.decode(system.encode(speech(seconds)))
-    status = Path("/proc/self/status")
-    if status.exists():  # ru_maxrss of a new process starts at its parent's on Linux; this does not
-        return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
+
+    def __init__(self, name: str) -> None:
+        self.system = systems.build(name)
+
+    def __call__(self, seconds: float) -> float:
+        self.system.decode(self.system.encode(speech(seconds)))
+        status = Path("/proc/self/status")
+        if status.exists():  # ru_maxrss of a new process starts at its parent's on Linux; this does not
+            return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
 
 
 def bench_block(timings: Sequence[Timing], seconds: float) -> Block:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..files import write_atomically
 
-Result = TypeVar("Result")
+Cached = TypeVar("Cached")
 
 
 class ResultCache:
@@ -23,7 +23,7 @@ class ResultCache:
     def __contains__(self, key: str) -> bool:
         return key in self._known
 
-    def get(self, key: str, cls: type[Result], compute: Callable[[], Result]) -> Result:
+    def get(self, key: str, cls: type[Cached], compute: Callable[[], Cached]) -> Cached:
         """The kept result, or a new one, kept from now on."""
         if key not in self._known:
             self._known[key] = asdict(compute())  # type: ignore[call-overload]

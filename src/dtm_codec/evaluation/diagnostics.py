@@ -31,8 +31,6 @@ def cpu_seconds() -> float:
 
 @dataclass(frozen=True)
 class CodeUse:
-    """Codes of a set."""
-
     tokens: int
     used: int
     """Codes that occur."""
@@ -41,12 +39,11 @@ class CodeUse:
 
     @property
     def utilisation(self) -> float:
-        """Codes that occur, of all codes; below tokens / size whatever the model does."""
+        """Share of all codes that occur; a set of few tokens cannot have a large one."""
         return self.used / self.size
 
 
 def count_codes(system: DTM, utterances: Sequence[Utterance]) -> CodeUse:
-    """Encode the whole set."""
     used: set[int] = set()
     tokens = 0
     for utterance in utterances:
@@ -112,7 +109,6 @@ class SelectorClock:
         selector.keep = self._timed(selector.keep, "keep")
 
     def reset(self) -> None:
-        """Forget what was timed."""
         self._seconds: dict[str, list[float]] = {"statistics": [], "keep": []}
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import atomic_path
-from ..optional import require
+from ..optional import import_optional
 from . import paper
 from .rendering import Figure
 from .summary import MetricInfo, Summary
@@ -38,7 +38,7 @@ def rate_distortion(summaries: Sequence[Summary], folder: Path, stem: str = "rat
                 points.setdefault(system.series, []).append(entry)
     if not panels:
         return None
-    matplotlib = require("matplotlib")
+    matplotlib = import_optional("matplotlib")
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -1,29 +1,40 @@
-"""What a run has done so far: an append-only file of JSON lines, safe against kill -9 at any moment.
+"""What a run has done so far, in SQLite: a result is on disk before it counts, whatever kills the run.
 
-Each run starts with a header that names its systems and judges by identity; the lines after it are results under that
-header. A line is on disk before it counts. When another version of a model or judge comes under the same name, its
-older results are passed over, and done anew.
+Results are kept by the identity of system and judge. When another version of a model or judge comes under the same
+name, the older results stay in the file, and the new version is judged from the start.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
 
 from ..errors import DTMCodecError
 from ..metrics.base import Score
 
+_SCHEMA = """
+BEGIN EXCLUSIVE;
+CREATE TABLE IF NOT EXISTS utterances (
+    system TEXT, identity TEXT, utterance TEXT,
+    seconds REAL, content_bits INTEGER, position_bits INTEGER, written_bits INTEGER, error TEXT,
+    PRIMARY KEY (system, identity, utterance)
+);
+CREATE TABLE IF NOT EXISTS scores (
+    system TEXT, identity TEXT, utterance TEXT, metric TEXT, judge TEXT, value REAL, weight REAL, note TEXT,
+    PRIMARY KEY (system, identity, utterance, metric, judge)
+);
+COMMIT;
+"""
+
 
 class JournalError(DTMCodecError):
-    """A journal that another run is writing."""
+    """A journal that another run is writing, or that is none."""
 
 
 @dataclass
-class Result:
+class JudgedUtterance:
     """One utterance through one system."""
 
     system: str
@@ -33,101 +44,64 @@ class Result:
     content_bits: int = 0
     position_bits: int = 0
     written_bits: int = 0
+    error: str | None = None
+    """Why the system failed on it; the next run tries again."""
     scores: dict[str, Score | None] = field(default_factory=dict)
     """By metric; None where the judge has no value for this utterance."""
-    error: str | None = None
-    """Why the system failed on it; tried again by the next run."""
-
-    def to_json(self) -> str:
-        """One line."""
-        scores = {name: [s.value, s.weight, s.note] if s else None for name, s in self.scores.items()}
-        return json.dumps({**vars(self), "scores": scores}, ensure_ascii=False)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Result:
-        """Read a line back."""
-        scores = {name: Score(*entry) if entry is not None else None for name, entry in data["scores"].items()}
-        return Result(**{**data, "scores": scores})
-
-
-@dataclass(frozen=True)
-class Header:
-    """Who is judged by whom: name -> identity."""
-
-    systems: Mapping[str, str]
-    judges: Mapping[str, str]
 
 
 class Journal:
-    """The file, and the results in it that are still valid under the header of this run."""
+    """The file, and the results in it of these systems and judges."""
 
-    def __init__(self, path: Path, header: Header) -> None:
-        self.results: dict[tuple[str, str], Result] = {}
+    def __init__(self, path: Path, systems: Mapping[str, str], judges: Mapping[str, str]) -> None:
+        """systems, judges: name -> identity."""
+        self.results: dict[tuple[str, str], JudgedUtterance] = {}
         """By system and utterance key."""
-        self._header = header
-        self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
-        _lock(self._file)
-        complete = self._read()
-        self._file.truncate(complete)  # a line torn by a kill
-        self._file.seek(complete)
-        self._append(json.dumps({"header": vars(header)}, ensure_ascii=False))
+        self._systems, self._judges = systems, judges
+        self._database = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:
+            # one run at a time: the lock is taken with the schema and ends with the process
+            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._database.execute("PRAGMA synchronous = FULL")  # a commit that returns is on disk
+            self._database.executescript(_SCHEMA)
+        except sqlite3.OperationalError:
+            raise JournalError(f"{path} is in use: another run is writing to this folder") from None
+        except sqlite3.DatabaseError as error:
+            raise JournalError(f"{path} is no journal of a run ({error})") from None
+        for system, identity, *rest in self._database.execute("SELECT * FROM utterances"):
+            if systems.get(system) == identity:
+                result = JudgedUtterance(system, *rest)
+                self.results[system, result.utterance] = result
+        for system, identity, utterance, metric, judge, *score in self._database.execute("SELECT * FROM scores"):
+            if systems.get(system) == identity and judges.get(metric) == judge:
+                self.results[system, utterance].scores[metric] = Score(*score) if score[0] is not None else None
 
-    def add(self, result: Result) -> None:
+    def add(self, result: JudgedUtterance) -> None:
         """Put a result on disk, then count it."""
-        self._append(result.to_json())
-        self._count(result)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def missing(self, system: str, utterance: str) -> list[str]:
-        """Metrics that this utterance still lacks for this system."""
-        done = self.results.get((system, utterance))
-        scores = {} if done is None or done.error else done.scores
-        return [name for name in self._header.judges if name not in scores]
-
-    def _append(self, line: str) -> None:
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def _count(self, result: Result) -> None:
+        key = (result.system, self._systems[result.system], result.utterance)
+        numbers = (result.seconds, result.content_bits, result.position_bits, result.written_bits)
+        self._database.execute("BEGIN")
+        self._database.execute(
+            "INSERT OR REPLACE INTO utterances VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, *numbers, result.error)
+        )
+        self._database.executemany(
+            "INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (*key, name, self._judges[name], *((s.value, s.weight, s.note) if s else (None, None, None)))
+                for name, s in result.scores.items()
+            ],
+        )
+        self._database.execute("COMMIT")
         earlier = self.results.get((result.system, result.utterance))
         if earlier is not None:
             result.scores = {**earlier.scores, **result.scores}
         self.results[result.system, result.utterance] = result
 
-    def _read(self) -> int:
-        """Take over earlier results; returns the length of the whole lines."""
-        complete = 0
-        then = Header({}, {})
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break
-            complete += len(line)
-            data = json.loads(line)
-            if "header" in data:
-                then = Header(**data["header"])
-            else:
-                self._take(Result.from_json(data), then)
-        return complete
+    def close(self) -> None:
+        self._database.close()
 
-    def _take(self, result: Result, then: Header) -> None:
-        now = self._header
-        if now.systems.get(result.system) != then.systems.get(result.system):
-            return
-        result.scores = {n: s for n, s in result.scores.items() if now.judges.get(n) == then.judges.get(n)}
-        self._count(result)
-
-
-def _lock(file: IO[bytes]) -> None:
-    """Keep a second run out of the same folder, where the system has locks; a killed run leaves none behind."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise JournalError(f"{file.name} is in use: another run is writing to this folder") from None
+    def missing(self, system: str, utterance: str) -> list[str]:
+        """Metrics that this utterance still lacks for this system."""
+        done = self.results.get((system, utterance))
+        scores = {} if done is None or done.error else done.scores
+        return [name for name in self._judges if name not in scores]

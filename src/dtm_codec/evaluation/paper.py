@@ -27,7 +27,6 @@ class PaperTable:
 
     @property
     def rows(self) -> list[tuple[str | None, ...]]:
-        """All rows, in order."""
         return [row for _, rows in self.groups for row in rows]
 
 
@@ -44,7 +43,6 @@ def judges() -> dict[str, str]:
 
 @cache
 def tables() -> dict[str, PaperTable]:
-    """All tables by name."""
     return {
         name: PaperTable(
             table["label"],

@@ -30,7 +30,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class ProbeScore:
-    """Per cent."""
+    """Accuracy and F1 in per cent."""
 
     accuracy: float
     f1: float

@@ -23,8 +23,6 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One result."""
-
     title: str
     text: str
     items: tuple[Block | Figure, ...]
@@ -32,8 +30,6 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """Sections under one title."""
-
     title: str
     text: str
     sections: tuple[Section, ...]
@@ -67,7 +63,6 @@ def _notes(block: Block) -> list[str]:
 
 
 def markdown(report: Report) -> str:
-    """GitHub's Markdown."""
     parts = [f"# {report.title}", report.text]
     for section in report.sections:
         parts += [f"## {section.title}", section.text]

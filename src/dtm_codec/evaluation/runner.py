@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from .. import metrics
@@ -16,12 +14,13 @@ from ..metrics import Metric, Sample
 from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples
 from ..speech.utterance import Utterance
+from ..workers import run_in_processes
 from . import systems
-from .journal import Header, Journal, Result
+from .journal import Journal, JudgedUtterance
 from .summary import Summary, summarise
 from .systems import System
 
-JOURNAL = "journal.jsonl"
+JOURNAL = "journal.sqlite"
 
 Progress = Callable[[int, int], None]
 """Called with pairs of system and utterance done so far, and in all."""
@@ -53,8 +52,7 @@ def evaluate(
     judged = list({system.name: system for system in map(systems.build, system_names)}.values())
     judges = metrics.build_all(metric_names)
     out.mkdir(parents=True, exist_ok=True)
-    header = Header({s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
-    journal = Journal(out / JOURNAL, header)
+    journal = Journal(out / JOURNAL, {s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
     keys = {u.key: u for u in utterances}
     tasks = [
         _Task(number, system.name, utterance, key, missing)
@@ -64,36 +62,28 @@ def evaluate(
     ]
     total = len(keys) * len(judged)
     done = total - len(tasks)
-    try:
+    with closing(journal), closing(_run(tasks, judged, judges, jobs)) as results:
         if progress:
             progress(done, total)
-        for result in _run(tasks, judged, judges, jobs):
+        for result in results:
             journal.add(result)
             done += 1
             if progress:
                 progress(done, total)
-    finally:
-        journal.close()
     return summarise(journal.results, judged, judges, keys, out, source)
 
 
-def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int) -> Iterator[Result]:
+def _run(
+    tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int
+) -> Generator[JudgedUtterance, None, None]:
     if not tasks:
         return
     if jobs <= 1 or len(tasks) == 1:
         worker = _Worker(judged, judges)
         yield from map(worker, tasks)
         return
-    # spawned, not forked: torch and onnxruntime threads do not survive a fork
-    context = multiprocessing.get_context("spawn")
-    names = ([s.settled_name for s in judged], [m.spec.text for m in judges])
-    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=names) as pool:
-        try:
-            for future in as_completed([pool.submit(_work, task) for task in tasks]):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    start = partial(_start_worker, [s.settled_name for s in judged], [m.spec.text for m in judges])
+    yield from run_in_processes(start, tasks, jobs)
 
 
 class _Worker:
@@ -106,10 +96,9 @@ class _Worker:
             metric.load()
         self._last: tuple[str, Samples] | None = None
 
-    def __call__(self, task: _Task) -> Result:
-        """Encode, decode and judge."""
+    def __call__(self, task: _Task) -> JudgedUtterance:
         system = self._systems[task.system]
-        result = Result(task.name, task.key)
+        result = JudgedUtterance(task.name, task.key)
         try:
             reference = self._audio(task)
             coded = system.encode(reference)
@@ -130,40 +119,11 @@ class _Worker:
         return result
 
     def _audio(self, task: _Task) -> Samples:
-        """The same array for all systems that follow each other, so that metrics may keep what they know of it."""
+        """The same array for all systems in a row, so that metrics can reuse what they computed from it."""
         if self._last is None or self._last[0] != task.key:
             self._last = (task.key, task.utterance.read(SAMPLE_RATE)[0])
         return self._last[1]
 
 
-_worker: Callable[[_Task], Result]
-"""Of this process."""
-
-
-def _start_worker(system_names: list[str], metric_names: list[str]) -> None:
-    """Load everything in a new process, which ends when its parent does, even by kill -9."""
-    global _worker
-    import torch
-
-    torch.set_num_threads(1)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
-    try:
-        _worker = _Worker(list(map(systems.build, system_names)), metrics.build_all(metric_names))
-    except DTMCodecError as error:
-        message = str(error)
-
-        def refuse(task: _Task) -> Result:
-            raise DTMCodecError(message)
-
-        _worker = refuse
-
-
-def _work(task: _Task) -> Result:
-    return _worker(task)
+def _start_worker(system_names: Sequence[str], metric_names: Sequence[str]) -> _Worker:
+    return _Worker(list(map(systems.build, system_names)), metrics.build_all(metric_names))

@@ -6,21 +6,21 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..errors import DTMCodecError
+from .. import validation
+from ..errors import ConfigError, DTMCodecError
 from ..files import atomic_path, write_atomically
+from ..intervals import Estimate, weighted_mean
 from ..metrics import Metric
-from ..optional import require
+from ..optional import import_optional
 from ..speech.utterance import Utterance
-from .journal import Result
-from .statistics import Estimate, weighted_mean
+from .journal import JudgedUtterance
 from .systems import System
 
 SUMMARY, UTTERANCES = "summary.json", "utterances.parquet"
-FORMAT = 1
 
 
 class SummaryError(DTMCodecError):
@@ -75,44 +75,26 @@ class SystemSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run."""
-
     source: str
     utterances: int
     metrics: dict[str, MetricInfo]
     systems: dict[str, SystemSummary]
-    format: int = field(default=FORMAT)
+    format: Literal[1] = 1
 
     def save(self, folder: Path) -> None:
-        """Write `summary.json`."""
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
         write_atomically(folder / SUMMARY, text.encode() + b"\n")
 
     @staticmethod
     def load(folder: Path) -> Summary:
-        """Read `summary.json`."""
         try:
-            data = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise SummaryError(f"{folder} holds no finished run: no {SUMMARY} that can be read") from None
-        if data.get("format") != FORMAT:
-            raise SummaryError(f"{folder / SUMMARY} has format {data.get('format')!r}; this version reads {FORMAT}")
-        systems = {
-            name: SystemSummary(
-                **{
-                    **entry,
-                    "bps": Bps(**entry["bps"]) if entry["bps"] else None,
-                    "metrics": {metric: JudgedEstimate(**value) for metric, value in entry["metrics"].items()},
-                }
-            )
-            for name, entry in data["systems"].items()
-        }
-        infos = {name: MetricInfo(**info) for name, info in data["metrics"].items()}
-        return Summary(data["source"], data["utterances"], infos, systems)
+            return validation.load(Summary, folder / SUMMARY)
+        except ConfigError as error:
+            raise SummaryError(f"{folder} holds no finished run that this version can read ({error})") from None
 
 
 def summarise(
-    results: Mapping[tuple[str, str], Result],
+    results: Mapping[tuple[str, str], JudgedUtterance],
     systems: Sequence[System],
     metrics: Sequence[Metric],
     utterances: Mapping[str, Utterance],
@@ -133,7 +115,7 @@ def summarise(
 
 
 def _summary_of(
-    system: System, results: list[Result], metrics: Sequence[Metric], utterances: Mapping[str, Utterance]
+    system: System, results: list[JudgedUtterance], metrics: Sequence[Metric], utterances: Mapping[str, Utterance]
 ) -> SystemSummary:
     good = [result for result in results if result.error is None]
     seconds = sum(result.seconds for result in good)
@@ -161,9 +143,9 @@ def _summary_of(
 
 
 def _write_utterances(
-    results: list[Result], metrics: Sequence[Metric], utterances: Mapping[str, Utterance], path: Path
+    results: list[JudgedUtterance], metrics: Sequence[Metric], utterances: Mapping[str, Utterance], path: Path
 ) -> None:
-    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    arrow, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     rows: list[dict[str, Any]] = []
     for result in results:
         utterance = utterances[result.utterance]

@@ -15,25 +15,21 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """One heading."""
-
     heading: str
     judge: str | None = None
     """Who decided the numbers below; None for counted or given ones."""
     higher_is_better: bool | None = None
-    """None where neither is."""
+    """None where neither is better."""
 
     @property
     def title(self) -> str:
-        """Heading with the arrow of its better side."""
+        """Heading with an arrow that says whether more or less is better."""
         arrow = {True: " ↑", False: " ↓", None: ""}[self.higher_is_better]
         return self.heading + arrow
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry."""
-
     text: str = DASH
     detail: str | None = None
     """Interval or change, set smaller."""
@@ -98,7 +94,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row to be: its leading cells, and the system's results, or why there are none."""
+    """What a row is made from: its leading cells, and the system's results, or why there are none."""
 
     leading: tuple[str, ...]
     system: SystemSummary | None

@@ -53,12 +53,10 @@ that each needs. The paper's own judges come first."""
 
 
 def known() -> list[str]:
-    """Names of all metrics."""
     return list(_METRICS)
 
 
 def build(text: str) -> Metric:
-    """The metric of that name."""
     spec = Spec.parse(text)
     if spec.kind not in _METRICS:
         raise ConfigError(f"unknown metric {spec.kind!r}; known: {', '.join(_METRICS)}")

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,7 @@ from ..errors import ModelError
 from ..specs import Spec
 
 Samples = npt.NDArray[np.float32]
-Need = Literal["reference", "text"]
 Value = TypeVar("Value")
-
-REFERENCE: frozenset[Need] = frozenset({"reference"})
-TEXT: frozenset[Need] = frozenset({"text"})
 
 SAMPLE_RATE = 16_000
 """Hz, of every signal that is judged: a system or metric that works at another rate resamples."""
@@ -61,7 +57,7 @@ class Metric(ABC):
     unit: ClassVar[str] = ""
     higher_is_better: ClassVar[bool] = True
     decimals: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs_text: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
     """What may stand after '?' in its name."""
     languages: frozenset[str] | None = None
@@ -81,17 +77,16 @@ class Metric(ABC):
     def judge(self) -> str:
         """Package, model and version: two results are comparable only if their judges are equal."""
 
-    @abstractmethod
-    def load(self) -> None:
+    def load(self) -> None:  # noqa: B027 - a formula has nothing to load
         """Import and load what scoring needs; an error here says what to install or where to put a model."""
 
     @abstractmethod
     def measure(self, sample: Sample) -> Score:
-        """Judge one utterance that has all that `needs` and `languages` ask for."""
+        """Judge one utterance that has the text and language that this judge needs."""
 
     def score(self, sample: Sample) -> Score | None:
         """Judge one utterance, or None if it lacks the text or language that this judge needs."""
-        if "text" in self.needs and not sample.text:
+        if self.needs_text and not sample.text:
             return None
         if self.languages is not None and (sample.language or "en") not in self.languages:
             return None

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..optional import fingerprint, package_version, require
+from ..files import fingerprint
+from ..optional import import_optional, package_version
 from ..specs import Spec
 from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, local_model
 
@@ -27,7 +28,6 @@ class UTMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """Repository, or clone and its fingerprint."""
         clone = f"clone {fingerprint(Path(self._folder))}" if self._folder else self.repository.rpartition(":v")[2]
         return f"UTMOS22 strong (SpeechMOS {clone})"
 
@@ -36,11 +36,9 @@ class UTMOS(Metric):
         return self.spec.options.get("model") or str(local_model("SpeechMOS") or "")
 
     def load(self) -> None:
-        """Fetch the predictor; torch keeps it."""
         _utmos(self._folder)
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         import torch
 
         with torch.inference_mode():
@@ -51,7 +49,7 @@ class UTMOS(Metric):
 def _utmos(folder: str) -> Any:
     import torch
 
-    require("torchaudio")
+    import_optional("torchaudio")
     load: Any = torch.hub.load
     try:
         if folder:
@@ -69,22 +67,19 @@ class UTMOSv2(Metric):
 
     @property
     def judge(self) -> str:
-        """The package's pretrained fusion model."""
         return f"UTMOSv2 fusion_stage3 ({package_version('utmosv2')})"
 
     def load(self) -> None:
-        """Load the pretrained model."""
         _utmosv2()
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         predicted = _utmosv2().predict(data=sample.decoded, sr=SAMPLE_RATE, num_repetitions=1, verbose=False)
         return Score(float(np.asarray(predicted).reshape(-1)[0]))
 
 
 @cache
 def _utmosv2() -> Any:
-    package = require("utmosv2")
+    package = import_optional("utmosv2")
     try:
         return package.create_model(pretrained=True)
     except Exception as error:  # the package downloads its weights
@@ -98,15 +93,12 @@ class DistillMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """The package, weights included."""
         return f"DistillMOS v7 ({package_version('distillmos')})"
 
     def load(self) -> None:
-        """Load the network from the package."""
         _distillmos()
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         import torch
 
         with torch.inference_mode():
@@ -116,7 +108,7 @@ class DistillMOS(Metric):
 @cache
 def _distillmos() -> Any:
     with _without_torchaudio(), contextlib.redirect_stdout(io.StringIO()):  # it prints where its weights are
-        return require("distillmos").ConvTransformerSQAModel().eval()
+        return import_optional("distillmos").ConvTransformerSQAModel().eval()
 
 
 @contextlib.contextmanager
@@ -145,22 +137,19 @@ class DNSMOS(Metric):
 
     @property
     def judge(self) -> str:
-        """Which of its four opinions."""
         return f"DNSMOS {str(self.spec.argument).upper()} ({package_version('speechmos')})"
 
     def load(self) -> None:
-        """Load the two ONNX models."""
         _dnsmos()
 
     def measure(self, sample: Sample) -> Score:
-        """Predicted MOS."""
         return Score(_dnsmos()(sample.decoded)[f"{self.spec.argument}_mos"])
 
 
 @cache
 def _dnsmos() -> Last[dict[str, float]]:
     """All four opinions of an array; the last array's are kept for the next metric."""
-    package = require("speechmos.dnsmos", "speechmos")
+    package = import_optional("speechmos.dnsmos")
     models = Path(str(package.__file__)).parent / "dnsmos_models"
     judge = package.DNSMOS(str(models / "sig_bak_ovr.onnx"), str(models / "model_v8.onnx"))
 

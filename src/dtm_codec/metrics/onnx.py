@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from ..optional import require
+from ..optional import import_optional
 
 
 def one_thread_session(judge: str, path: Path) -> Any:
     """A session that leaves the other cores to other jobs; by default one takes them all."""
-    runtime = require("onnxruntime")
+    runtime = import_optional("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
     try:

@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..optional import fingerprint, package_version, require
+from ..files import fingerprint
+from ..optional import import_optional, package_version
 from ..specs import Spec
 from .base import SAMPLE_RATE, Last, Samples, find_model, hub_or_local
 from .onnx import one_thread_session
 
 
 class Recogniser(ABC):
-    """One recogniser; its model is loaded at first use."""
+    """A speech recogniser."""
 
     languages: ClassVar[frozenset[str] | None]
     """What it understands; None is many."""
@@ -32,9 +33,10 @@ class Recogniser(ABC):
     def judge(self) -> str:
         """Package, model and version."""
 
+    @cached_property
     @abstractmethod
-    def load(self) -> None:
-        """Load the model."""
+    def loaded(self) -> Any:
+        """The network, and what it needs beside it; loaded when it is first used."""
 
     @abstractmethod
     def hear(self, audio: Samples, language: str) -> str:
@@ -52,18 +54,13 @@ class HuBERT(Recogniser):
 
     @property
     def judge(self) -> str:
-        """Folder or hub id."""
         path = Path(self._model)
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else self._model
         return f"{name}, greedy CTC ({package_version('transformers')})"
 
-    def load(self) -> None:
-        """Load processor and network."""
-        self._loaded  # noqa: B018
-
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
-        transformers = require("transformers")
+    def loaded(self) -> tuple[Any, Any]:
+        transformers = import_optional("transformers")
         try:
             processor = transformers.Wav2Vec2Processor.from_pretrained(self._model)
             return processor, transformers.AutoModelForCTC.from_pretrained(self._model).eval()
@@ -71,10 +68,9 @@ class HuBERT(Recogniser):
             raise ModelError(f"wer:hubert: cannot load {self._model!r} ({str(error).splitlines()[0]})") from None
 
     def hear(self, audio: Samples, language: str) -> str:
-        """Greedy CTC."""
         import torch
 
-        processor, network = self._loaded
+        processor, network = self.loaded
         with torch.inference_mode():
             inputs = processor(audio, sampling_rate=SAMPLE_RATE, return_tensors="pt")
             tokens = network(inputs.input_values).logits.argmax(dim=-1)
@@ -93,18 +89,13 @@ class Whisper(Recogniser):
 
     @property
     def judge(self) -> str:
-        """Folder or size."""
         path = Path(self._model)
         name = f"{path.name} {fingerprint(path)}" if path.is_dir() else f"whisper {self._model}"
-        return f"{name}, beam 5 ({package_version('faster-whisper')})"
-
-    def load(self) -> None:
-        """Load the network."""
-        self._loaded  # noqa: B018
+        return f"{name}, beam 5 ({package_version('faster_whisper')})"
 
     @cached_property
-    def _loaded(self) -> Any:
-        package = require("faster_whisper", "faster-whisper")
+    def loaded(self) -> Any:
+        package = import_optional("faster_whisper")
         try:
             return package.WhisperModel(self._model, device="cpu", compute_type="int8", cpu_threads=1)
         except Exception as error:  # the package downloads by size
@@ -112,7 +103,7 @@ class Whisper(Recogniser):
 
     def hear(self, audio: Samples, language: str) -> str:
         """One pass without temperature fallback or context, so that a result can be repeated."""
-        segments, _ = self._loaded.transcribe(
+        segments, _ = self.loaded.transcribe(
             audio,
             language=language,
             beam_size=5,
@@ -136,18 +127,13 @@ class Moonshine(Recogniser):
 
     @property
     def judge(self) -> str:
-        """Folder and its fingerprint."""
-        package = package_version("useful-moonshine-onnx")
+        package = package_version("moonshine_onnx")
         return f"{self._folder.name} {fingerprint(self._folder)}, greedy ({package})"
 
-    def load(self) -> None:
-        """Load encoder, decoder and tokenizer."""
-        self._loaded  # noqa: B018
-
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
-        package = require("moonshine_onnx", "useful-moonshine-onnx")
-        tokenizers = require("tokenizers")
+    def loaded(self) -> tuple[Any, Any]:
+        package = import_optional("moonshine_onnx")
+        tokenizers = import_optional("tokenizers")
         size = "tiny" if "tiny" in self._folder.name else "base"
         try:
             model = package.MoonshineOnnxModel(models_dir=str(self._folder), model_name=size)
@@ -159,8 +145,7 @@ class Moonshine(Recogniser):
         return model, tokenizer
 
     def hear(self, audio: Samples, language: str) -> str:
-        """Greedy decoding."""
-        model, tokenizer = self._loaded
+        model, tokenizer = self.loaded
         pieces = np.array_split(audio, int(np.ceil(audio.size / (self.longest * SAMPLE_RATE))))
         shortest = SAMPLE_RATE // 5  # its convolutions need that much
         padded = (np.pad(piece, (0, max(0, shortest - piece.size))) for piece in pieces)

@@ -8,29 +8,25 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import AudioError
-from ..optional import package_version, require
-from .base import REFERENCE, SAMPLE_RATE, Metric, Sample, Score
+from ..optional import import_optional, package_version
+from .base import SAMPLE_RATE, Metric, Sample, Score
 
 
 class PESQ(Metric):
     """Wide-band PESQ, ITU-T P.862.2, 1.04 ... 4.64."""
 
     label = "PESQ"
-    needs = REFERENCE
 
     @property
     def judge(self) -> str:
-        """The package; PESQ has no model."""
         return f"PESQ wide band ({package_version('pesq')})"
 
     def load(self) -> None:
-        """Import `pesq`."""
-        require("pesq")
+        import_optional("pesq")
 
     def measure(self, sample: Sample) -> Score:
-        """PESQ of one utterance of at least 0.25 s."""
         _require_sound(sample, self.label)
-        pesq = require("pesq")
+        pesq = import_optional("pesq")
         try:
             return Score(float(pesq.pesq(SAMPLE_RATE, sample.reference, sample.decoded, "wb")))
         except pesq.PesqError as error:  # no utterance detected, or shorter than the model's window
@@ -43,22 +39,18 @@ class STOI(Metric):
 
     label = "STOI"
     decimals = 3
-    needs = REFERENCE
     extended: ClassVar[bool] = False
 
     @property
     def judge(self) -> str:
-        """The package; STOI has no model."""
         return f"{self.label} ({package_version('pystoi')})"
 
     def load(self) -> None:
-        """Import `pystoi`."""
-        require("pystoi")
+        import_optional("pystoi")
 
     def measure(self, sample: Sample) -> Score:
-        """STOI of one utterance with at least 0.4 s of speech."""
         _require_sound(sample, self.label)
-        stoi = require("pystoi").stoi
+        stoi = import_optional("pystoi").stoi
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # pystoi warns and gives 1e-5 where it has no value
             try:
@@ -79,17 +71,12 @@ class SISDR(Metric):
 
     label = "SI-SDR"
     unit = "dB"
-    needs = REFERENCE
     limit: ClassVar[float] = 100.0
     """dB given to a signal that is the reference itself."""
 
     @property
     def judge(self) -> str:
-        """A formula."""
         return "SI-SDR (formula, means removed)"
-
-    def load(self) -> None:
-        """Nothing to load."""
 
     def measure(self, sample: Sample) -> Score:
         """10 log10 of the energy along the reference over the rest."""

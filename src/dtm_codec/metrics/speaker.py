@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import AudioError, ModelError
-from ..optional import fingerprint, package_version, require
+from ..files import fingerprint
+from ..optional import import_optional, package_version
 from ..specs import Spec
-from .base import REFERENCE, SAMPLE_RATE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
-from .fbank import log_mel_filterbank
+from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
 from .onnx import one_thread_session
 
 Embedder = Callable[[Samples], npt.NDArray[np.float32]]
@@ -30,7 +30,6 @@ class SpeakerSimilarity(Metric):
 
     label = "Spk-Sim"
     decimals = 3
-    needs = REFERENCE
     options = ("model",)
 
     def __init__(self, spec: Spec) -> None:
@@ -39,7 +38,6 @@ class SpeakerSimilarity(Metric):
 
     @property
     def judge(self) -> str:
-        """Which encoder, from where."""
         if self.spec.argument == "onnx":
             path = find_model(self.spec, "speaker.onnx")
             return f"{path.name} {fingerprint(path)} ({package_version('onnxruntime')}), cosine"
@@ -48,11 +46,9 @@ class SpeakerSimilarity(Metric):
         return f"{name} ({package_version('transformers')}), cosine"
 
     def load(self) -> None:
-        """Load the encoder."""
         self._embedder()
 
     def measure(self, sample: Sample) -> Score:
-        """Cosine of the two embeddings."""
         if sample.decoded.size < SHORTEST * SAMPLE_RATE:
             raise AudioError(f"{self.name} has no value for less than {SHORTEST} s")
         return Score(float(self._reference(sample.reference) @ self._embed(sample.decoded)))
@@ -66,6 +62,21 @@ class SpeakerSimilarity(Metric):
         """(T,) -> (D,) of unit length"""
         vector = self._embedder()(audio)
         return vector / max(float(np.linalg.norm(vector)), 1e-12)
+
+
+def log_mel_filterbank(audio: Samples) -> npt.NDArray[np.float32]:
+    """80 bands as Kaldi has them: what speaker encoders of the Kaldi and WeSpeaker family hear. (T,) -> (frames, 80)
+
+    No dither, so that a file always has the same features.
+    """
+    kaldi = import_optional("kaldi_native_fbank")
+    options = kaldi.FbankOptions()
+    options.frame_opts.dither = 0.0
+    options.frame_opts.window_type = "hamming"
+    options.mel_opts.num_bins = 80
+    bank = kaldi.OnlineFbank(options)
+    bank.accept_waveform(SAMPLE_RATE, (audio * 32768).tolist())  # Kaldi's samples are 16-bit integers
+    return np.stack([bank.get_frame(i) for i in range(bank.num_frames_ready)])
 
 
 @cache
@@ -86,7 +97,7 @@ def _onnx_embedder(path: Path) -> Embedder:
 def _wavlm_embedder(model: str) -> Embedder:
     import torch
 
-    transformers = require("transformers")
+    transformers = import_optional("transformers")
     try:
         extractor = transformers.AutoFeatureExtractor.from_pretrained(model)
         network = transformers.AutoModelForAudioXVector.from_pretrained(model).eval()

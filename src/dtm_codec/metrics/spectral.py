@@ -2,88 +2,69 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from ..nn.spectral import mel_filterbank
-from .base import REFERENCE, SAMPLE_RATE, Metric, Sample, Samples, Score
+from ..errors import AudioError
+from ..nn.mel_distance import LOG_FLOOR, MultiScaleMelDistance, spectrogram
+from .base import SAMPLE_RATE, Metric, Sample, Score
 
-_FLOOR = 1e-5
+SHORTEST = 1025
+"""Samples: the longest window is 2048, and half of it is mirrored at either end."""
 
 
-class MelDistance(Metric):
-    """Multi-scale log-mel distance: what training minimises, mean L1 per scale, summed over seven scales."""
+class _SpectralDistance(Metric):
+    decimals = 3
+    higher_is_better = False
+
+    def measure(self, sample: Sample) -> Score:
+        if sample.decoded.size < SHORTEST:
+            raise AudioError(f"{self.label} has no value for less than {SHORTEST} samples")
+        return Score(self.distance(torch.from_numpy(sample.decoded)[None], torch.from_numpy(sample.reference)[None]))
+
+    @abstractmethod
+    def distance(self, decoded: Tensor, reference: Tensor) -> float:
+        """(1, T), (1, T)"""
+
+
+class MelDistance(_SpectralDistance):
+    """The mel loss of training, at the paper's seven scales."""
 
     label = "Mel"
-    decimals = 3
-    higher_is_better = False
-    needs = REFERENCE
-    windows = (32, 64, 128, 256, 512, 1024, 2048)
 
     @property
     def judge(self) -> str:
-        """A formula."""
-        return "multi-scale log10-mel L1, windows 32-2048 (formula)"
+        return "multi-scale log10-mel L1, windows 32-2048, mirrored ends (formula)"
 
-    def load(self) -> None:
-        """Nothing to load."""
-
-    def measure(self, sample: Sample) -> Score:
-        """Sum over scales of the mean absolute difference."""
-        total = 0.0
-        for window in self.windows:
-            bank = _mel_bank(window)
-            reference, decoded = (_magnitudes(x, window) @ bank for x in (sample.reference, sample.decoded))
-            total += _log_distance(reference, decoded)
-        return Score(total)
-
-
-class STFTDistance(Metric):
-    """Multi-scale STFT distance: log-power and magnitude L1 at windows 2048 and 512, as DAC defines it."""
-
-    label = "STFT"
-    decimals = 3
-    higher_is_better = False
-    needs = REFERENCE
-    windows = (2048, 512)
-
-    @property
-    def judge(self) -> str:
-        """A formula."""
-        return "multi-scale STFT L1, log10 of the power and magnitude, windows 2048 and 512 (formula)"
-
-    def load(self) -> None:
-        """Nothing to load."""
-
-    def measure(self, sample: Sample) -> Score:
-        """Sum over scales of both mean absolute differences."""
-        total = 0.0
-        for window in self.windows:
-            reference, decoded = (_magnitudes(x, window) for x in (sample.reference, sample.decoded))
-            total += 2 * _log_distance(reference, decoded) + float((reference - decoded).abs().mean())
-        return Score(total)
-
-
-def _log_distance(reference: Tensor, decoded: Tensor) -> float:
-    return float((reference.clamp(min=_FLOOR).log10() - decoded.clamp(min=_FLOOR).log10()).abs().mean())
-
-
-def _magnitudes(audio: Samples, window: int) -> Tensor:
-    """(T,) -> (frames, window / 2 + 1), a hop of a quarter window."""
-    spectrum = torch.stft(
-        torch.from_numpy(audio),
-        window,
-        window // 4,
-        window=torch.hann_window(window),
-        pad_mode="constant",
-        return_complex=True,
-    )
-    return spectrum.abs().T
+    def distance(self, decoded: Tensor, reference: Tensor) -> float:
+        return float(_mel_distance()(decoded, reference))
 
 
 @cache
-def _mel_bank(window: int) -> Tensor:
-    """(window / 2 + 1, bands): 5 bands per 32 samples of window."""
-    return mel_filterbank(SAMPLE_RATE, window, 5 * window // 32).T.contiguous()
+def _mel_distance() -> MultiScaleMelDistance:
+    return MultiScaleMelDistance(SAMPLE_RATE, (32, 64, 128, 256, 512, 1024, 2048))
+
+
+class STFTDistance(_SpectralDistance):
+    """Log-power and magnitude L1 at windows 2048 and 512, as DAC defines it."""
+
+    label = "STFT"
+
+    @property
+    def judge(self) -> str:
+        return "multi-scale STFT L1, log10 of the power and magnitude, windows 2048 and 512, mirrored ends (formula)"
+
+    def distance(self, decoded: Tensor, reference: Tensor) -> float:
+        total = 0.0
+        for size in (2048, 512):
+            pair = [spectrogram(audio, torch.hann_window(size)) for audio in (decoded, reference)]
+            logs = [magnitude.clamp(min=LOG_FLOOR).log10() for magnitude in pair]
+            total += 2 * _mean_difference(*logs) + _mean_difference(*pair)
+        return total
+
+
+def _mean_difference(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().mean())

@@ -8,18 +8,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
-from ..optional import require
+from ..optional import import_optional
 from ..specs import Spec
-from .base import TEXT, Metric, Sample, Score
+from .base import Metric, Sample, Score
 from .recognisers import RECOGNISERS, Recogniser, recogniser
 
 
 class _ErrorRate(Metric):
-    """Errors of a transcript against the text."""
-
     unit = "%"
     higher_is_better = False
-    needs = TEXT
+    needs_text = True
     options = ("model",)
     characters: ClassVar[bool]
 
@@ -29,18 +27,16 @@ class _ErrorRate(Metric):
 
     @property
     def judge(self) -> str:
-        """Which recogniser; the text normaliser is Whisper's for all."""
         return f"{self._recogniser().judge}, Whisper-normalised text"
 
     def load(self) -> None:
-        """Load the recogniser and the text tools."""
-        require("jiwer")
+        import_optional("jiwer")
         normalise("", "en")
-        self._recogniser().load()
+        _ = self._recogniser().loaded
 
     def measure(self, sample: Sample) -> Score:
         """Errors over words (or characters) in per cent; weight: words (or characters)."""
-        jiwer = require("jiwer")
+        jiwer = import_optional("jiwer")
         language = sample.language or "en"
         reference = normalise(sample.text or "", language)
         heard = self._recogniser().transcribe(sample.decoded, language)
@@ -82,9 +78,9 @@ def normalise(text: str, language: str) -> str:
 
 @cache
 def _english() -> Any:
-    return require("whisper_normalizer.english", "whisper-normalizer").EnglishTextNormalizer()
+    return import_optional("whisper_normalizer.english").EnglishTextNormalizer()
 
 
 @cache
 def _basic() -> Any:
-    return require("whisper_normalizer.basic", "whisper-normalizer").BasicTextNormalizer()
+    return import_optional("whisper_normalizer.basic").BasicTextNormalizer()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..config import CodecConfig, preset
-from ..errors import ConfigError, MissingExtraError
-from ..validation import Validated, require
+from ..errors import ConfigError
+from ..validation import Validated, parse_yaml, read_yaml, require
 
 Logger = Literal["tensorboard", "wandb"]
 Strategy = Literal["auto", "ddp", "fsdp"]
@@ -119,7 +118,7 @@ class LossConfig(Validated):
 
 @dataclass(frozen=True)
 class DiscriminatorConfig(Validated):
-    """The critics and how much time they may take."""
+    """The discriminators, and how much time they may take."""
 
     start: int = 0
     """First step with discriminators; until then the generator learns from the mel loss alone."""
@@ -269,14 +268,10 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Tra
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
-    """One file over its bases."""
+    """One file, with what it inherits from its bases."""
     if path.resolve() in seen:
         raise ConfigError(f"{path} inherits from itself")
-    if not path.is_file():
-        raise ConfigError(f"no such configuration: {path}")
-    plain = _parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    if plain is None:
-        plain = {}
+    plain = read_yaml(path) or {}
     if not isinstance(plain, dict):
         raise ConfigError(f"{path}: expected a mapping, got {plain!r}")
     base = plain.pop("base", None)
@@ -285,28 +280,12 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     return _merge(_read(path.parent / str(base), (*seen, path.resolve())), plain)
 
 
-def _parse_yaml(text: str, where: str) -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError("pyyaml", "train") from error
-
-    class Loader(yaml.SafeLoader):
-        """YAML 1.1 takes 1e-4 for a string."""
-
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), "-+0123456789")
-    try:
-        return yaml.load(text, Loader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: {' '.join(str(error).split())}") from error
-
-
 def _parse_override(override: str) -> dict[str, Any]:
     """'optimizer.lr=1e-4' -> {'optimizer': {'lr': 1e-4}}"""
     key, equals, text = override.partition("=")
     if not (key and equals):
         raise ConfigError(f"override {override!r}; expected key=value, as in optimizer.lr=3e-4")
-    value = _parse_yaml(text, override)
+    value = parse_yaml(text, override)
     for part in reversed(key.split(".")):
         value = {part: value}
     assert isinstance(value, dict)

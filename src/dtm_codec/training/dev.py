@@ -50,7 +50,7 @@ def evaluate(codec: DTMCodec, originals: Sequence[Samples], metrics: Sequence[Me
     means = {f"dev/{metric.name}": _mean(metric, judged) for metric in metrics}
     scores = {name: value for name, value in means.items() if value is not None}
     pairs = list(zip(originals, decoded, strict=True))
-    return DevResult(scores | mask_statistics(encoded, originals), pairs[:samples])
+    return DevResult(scores | mask_figures(encoded, originals), pairs[:samples])
 
 
 def _mean(metric: Metric, judged: Sequence[Sample]) -> float | None:
@@ -63,7 +63,7 @@ def _mean(metric: Metric, judged: Sequence[Sample]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def mask_statistics(encoded: Sequence[Encoded], originals: Sequence[Samples]) -> dict[str, float]:
+def mask_figures(encoded: Sequence[Encoded], originals: Sequence[Samples]) -> dict[str, float]:
     """Keep ratio over all frames and in the quietest and loudest fifth, and how long spans are.
 
     A selector that adapts keeps few quiet and many loud frames and has spans of many lengths; one that is a
@@ -78,14 +78,14 @@ def mask_statistics(encoded: Sequence[Encoded], originals: Sequence[Samples]) ->
     mask = np.concatenate(masks)[np.argsort(np.concatenate(levels), kind="stable")]
     fifth = max(1, mask.size // 5)
     spans = np.concatenate([utterance.durations for utterance in encoded])
-    statistics = {
+    figures = {
         "dev/keep_ratio": float(mask.mean()),
         "dev/keep_ratio_quiet": float(mask[:fifth].mean()),
         "dev/keep_ratio_loud": float(mask[-fifth:].mean()),
     }
     for span in range(1, 5):
-        statistics[f"dev/spans_{span}"] = float((spans == span).mean())
-    return statistics | {"dev/spans_5+": float((spans >= 5).mean())}
+        figures[f"dev/spans_{span}"] = float((spans == span).mean())
+    return figures | {"dev/spans_5+": float((spans >= 5).mean())}
 
 
 def write_samples(folder: Path, result: DevResult, sample_rate: int) -> None:

@@ -1,4 +1,4 @@
-"""What a run tells: metrics.jsonl, TensorBoard, wandb, and a progress bar on stderr."""
+"""Where a run reports: metrics.jsonl, TensorBoard, wandb, and a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import ConfigError, import_extra
 from ..files import write_atomically
+from ..optional import import_optional
 from .config import TrainConfig
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ PLOTTED = ("mel", "quantizer", "adversarial", "feature_matching", "discriminator
 
 
 def log_to_console() -> None:
-    """Let what the run says be seen."""
+    """Show the run's log lines on the terminal."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=CONSOLE)])
 
 
@@ -76,7 +76,6 @@ class RunLog:
             self._wandb.finish()
 
     def progress(self, step: int, status: str) -> None:
-        """Move the bar."""
         if self._enabled:
             self._progress.update(self._task, completed=step, status=status)
 
@@ -93,7 +92,7 @@ class RunLog:
             self._wandb.log(dict(values), step=step)
 
     def audio(self, step: int, name: str, samples: Any, sample_rate: int) -> None:
-        """Let TensorBoard play a sample."""
+        """Send a sample to TensorBoard, to be played there."""
         if self._tensorboard is not None:
             self._tensorboard.add_audio(name, samples, step, sample_rate)
 
@@ -111,7 +110,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def plot_losses(folder: Path) -> None:
     """Draw the curves of metrics.jsonl into losses.png."""
-    import_extra("matplotlib", "plot").use("Agg")
+    import_optional("matplotlib", "plot").use("Agg")
     from matplotlib import pyplot
 
     lines = read_metrics(folder / METRICS_FILE)
@@ -140,8 +139,5 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
 
 def _wandb(folder: Path, config: TrainConfig) -> Any:
-    try:
-        import wandb
-    except ImportError as error:
-        raise ConfigError("loggers: 'wandb' is not installed: pip install wandb") from error
+    wandb = import_optional("wandb")
     return wandb.init(project="dtm-codec", name=folder.name, dir=str(folder), config=config.to_dict(), resume="allow")

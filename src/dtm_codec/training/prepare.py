@@ -12,8 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, import_extra
+from ..errors import DataError
 from ..files import write_atomically
+from ..optional import import_optional
 from ..speech.audio import audio_bytes
 from ..speech.folders import PUBLISHED, Corpus
 from ..speech.manifest import read_manifest
@@ -51,7 +52,7 @@ def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per
 
     A whole file is taken as it is, a segment as FLAC. Beside it is what the manifest says of it, as JSON.
     """
-    webdataset = import_extra("webdataset", "train")
+    webdataset = import_optional("webdataset", "train")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from ..codec import DTMCodec
-from ..errors import DataError, MissingExtraError
+from ..errors import DataError
 from ..files import write_atomically
 from ..hub import CONFIG_FILE
 from ..metrics import build_all
+from ..optional import import_optional
 from ..speech.audio import Samples
 from . import checkpoints, dev
 from .config import TrainConfig
@@ -42,10 +43,7 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
 
     SIGINT and SIGTERM end the run after the current step, with a checkpoint; a second one ends it at once.
     """
-    try:
-        from lightning_fabric import Fabric
-    except ImportError as error:
-        raise MissingExtraError("lightning-fabric", "train") from error
+    lightning = import_optional("lightning_fabric", "train")
     if config.data.train is None:
         raise DataError("no training data; give --data or data.train")
     folder = Path(out)
@@ -53,7 +51,7 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
     if last is not None and not resume:
         raise TrainingError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    fabric = Fabric(
+    fabric = lightning.Fabric(
         accelerator=config.accelerator,
         devices="auto" if config.devices is None else config.devices,
         num_nodes=config.num_nodes,

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from ..errors import AudioError, DataError, import_extra
+from ..errors import AudioError, DataError
+from ..optional import import_optional
 from ..speech.audio import Samples
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
@@ -34,7 +35,7 @@ def shard_batches(
     source: str, config: DataConfig, sample_rate: int, crop_samples: int, seed: tuple[int, int], rank: int, world: int
 ) -> Iterator[Batch]:
     """Endless batches of one process."""
-    webdataset = import_extra("webdataset", "train")
+    webdataset = import_optional("webdataset", "train")
     if config.batch_size % world:
         raise DataError(f"data.batch_size = {config.batch_size}; allowed: a multiple of the {world} processes")
     urls = webdataset.shardlists.expand_urls(source)

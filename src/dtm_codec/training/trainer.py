@@ -22,6 +22,7 @@ from ..codec import DTMCodec
 from ..config import CodecConfig
 from ..errors import DTMCodecError
 from ..network import CodecOutput
+from ..nn.mel_distance import MultiScaleMelDistance
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
@@ -106,7 +107,7 @@ class Trainer:
         self.optimizer = fabric.setup_optimizers(build_optimizer(self.codec, config.optimizer))
         self.discriminator_optimizer = fabric.setup_optimizers(build_optimizer(self.discriminators, config.optimizer))
         self.average = Average(self.codec, config.ema_decay)
-        self.mel_loss = losses.MultiScaleMelLoss(config.model.sample_rate, config.loss.mel_windows).to(fabric.device)
+        self.mel_loss = MultiScaleMelDistance(config.model.sample_rate, config.loss.mel_windows).to(fabric.device)
         follows = config.model.head == "source-filter"
         self.pitch_tracker = PitchTracker(config.model).to(fabric.device) if follows else None
         self.controller: TauController | None = None

@@ -83,7 +83,6 @@ class Demo:
         return RateRange(*(round((ratio * bits + position) / 10) * 10 for ratio in ratios))
 
     def describe(self) -> dict[str, Any]:
-        """What the page shows before any upload."""
         config = self.codec.config
         return {
             "model": self.model,
@@ -100,7 +99,7 @@ class Demo:
         }
 
     def add_clip(self, data: bytes) -> dict[str, Any]:
-        """Read an upload; no more of it than allowed is ever decoded."""
+        """Read an upload; never decode more than is allowed."""
         duration_s = audio_info(data).duration_s
         if duration_s > self.max_seconds:
             raise AudioError(f"the audio lasts {duration_s:.1f} s; allowed: up to {self.max_seconds:g} s")
@@ -164,12 +163,12 @@ class Demo:
         }
 
     async def upload(self, request: Request) -> dict[str, Any]:
-        """Take a recording in: few at a time, for each may be large."""
+        """Receive a recording. Few at a time, since each may be large."""
         async with _turn(self._reading):
             return await anyio.to_thread.run_sync(self.add_clip, await request.body())
 
     async def answer(self, request: Request, clip: Clip, bitrate: float) -> dict[str, Any]:
-        """Encode on a thread of its own when its turn comes, unless nobody waits for it any more."""
+        """Encode on a thread when it is this request's turn, unless the browser has gone."""
         async with _turn(self._encoding):
             if await request.is_disconnected():
                 raise ClientDisconnect
@@ -178,7 +177,7 @@ class Demo:
 
 @contextlib.asynccontextmanager
 async def _turn(limiter: anyio.CapacityLimiter) -> AsyncIterator[None]:
-    """One's place among few, after a short queue."""
+    """Wait for one of the limiter's places; refuse if too many wait already."""
     if limiter.statistics().tasks_waiting >= MAX_WAITING:
         raise HTTPException(503, "the server is busy; try again in a moment", headers={"Retry-After": "1"})
     async with limiter:
@@ -195,15 +194,12 @@ def _base64(data: bytes) -> str:
 
 
 class EncodeRequest(BaseModel):
-    """What the slider sends."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     bitrate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 def demo_routes(demo: Demo) -> APIRouter:
-    """The demo's interface to its page."""
     router = APIRouter()
 
     @router.get("/api/demo")

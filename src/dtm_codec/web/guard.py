@@ -2,7 +2,8 @@
 
 The pages are meant for one machine. Two things still reach a server on loopback: other pages in the same browser
 (so the host and the origin of a request are checked), and files that someone was sent (so sizes are bounded before
-anything is read).
+anything is read). Starlette's TrustedHostMiddleware is no replacement: it answers in plain text without naming the
+host, where everything else here answers in JSON, and older versions of it read the address [::1] as "[".
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ HEADERS = {
 
 
 class Guard:
-    """ASGI middleware, outermost: it answers what must not go further."""
+    """ASGI middleware, outermost: it refuses requests that must not go further."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] | None, body_limits: Mapping[str, int]) -> None:
         """`hosts`: names this server answers to, None for any. `body_limits`: bytes by path, where not the default."""
@@ -89,7 +90,7 @@ def _too_large(limit: int) -> JSONResponse:
 
 
 def too_large_message(limit: int) -> str:
-    """What a sender of too much is told."""
+    """The error for a request that is too large."""
     return f"the request is larger than {limit / 1024**2:.3g} MB, which is the limit"
 
 

@@ -9,15 +9,14 @@ kind figure       the rate-distortion figure (Figure 2)
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
+from ... import validation
 from ...errors import ConfigError
-from ...optional import require
+from ...validation import Validated
+from ..paper import tables
 
 Kind = Literal["systems", "pairs", "probing", "listening", "figure"]
 Extra = Literal["codes", "speed", "nmse"]
@@ -32,11 +31,11 @@ ORDER = (
     "probing",
     "mls",
 )
-"""Of the paper."""
+"""In the order of the paper."""
 
 
 @dataclass(frozen=True)
-class RecipeRow:
+class RecipeRow(Validated):
     """One row: a peer by `system`, or one of our models by `model`."""
 
     cells: tuple[str, ...]
@@ -53,11 +52,14 @@ class RecipeRow:
     against: str | None = None
     """Model that the change is relative to."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.system) == bool(self.model):
+            raise ConfigError(f"row {' '.join(self.cells)!r}; allowed: either a system or a model")
+
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """One probing set."""
-
     name: str
     set: str
     """Value of the field `set` in a manifest."""
@@ -67,9 +69,6 @@ class ProbeSet:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One result."""
-
-    name: str
     title: str
     kind: Kind
     paper: str | None = None
@@ -86,25 +85,10 @@ class Recipe:
 
 def load(name: str) -> Recipe:
     """A recipe of the paper by name, or a YAML file of one's own."""
-    path = files(__package__).joinpath(f"{name}.yaml") if name in ORDER else Path(name)
+    path = Path(__file__).parent / f"{name}.yaml" if name in ORDER else Path(name)
     if not path.is_file():
         raise ConfigError(f"no recipe {name!r}; known: all, {', '.join(ORDER)}, or a YAML file")
-    yaml = require("yaml", "pyyaml")
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        rows = tuple(_make(RecipeRow, row) for row in data.pop("rows", ()))
-        sets = tuple(_make(ProbeSet, row) for row in data.pop("sets", ()))
-        recipe: Recipe = _make(Recipe, {"name": Path(name).stem, **data, "rows": rows, "sets": sets})
-    except (yaml.YAMLError, AttributeError, TypeError) as error:
-        raise ConfigError(f"recipe {name!r}: {str(error).splitlines()[0]}") from None
-    if recipe.kind not in get_args(Kind):
-        raise ConfigError(f"recipe {name!r}: kind {recipe.kind!r}; allowed: {', '.join(get_args(Kind))}")
+    recipe = validation.load(Recipe, path)
+    if recipe.paper is not None:
+        validation.require(recipe.paper in tables(), f"{path}: paper", recipe.paper, ", ".join(tables()))
     return recipe
-
-
-def _make(cls: Any, data: Mapping[str, Any]) -> Any:
-    known = {field.name for field in dataclasses.fields(cls)}
-    unknown = sorted(set(data) - known)
-    if unknown:
-        raise TypeError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
-    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...optional import require
-from ..statistics import Estimate, relative_change, weighted_mean
+from ...intervals import Estimate, relative_change, weighted_mean
+from ...optional import import_optional
 from ..summary import UTTERANCES, Summary
 from ..tables import Block, Cell, Column, Group, metric_columns
 
@@ -23,7 +23,6 @@ class MetricChange:
 
     @property
     def text(self) -> str:
-        """Change and interval."""
         if not math.isfinite(self.percent.mean):
             return "from 0"
         return f"{self.percent.mean:+.1f}%, {self.percent.low:+.1f} … {self.percent.high:+.1f}"
@@ -31,19 +30,17 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class Change:
-    """Two systems, all metrics."""
-
     before_bps: float
     after_bps: float
     by_metric: dict[str, MetricChange]
 
 
 def changes(run: Path, summary: Summary, before: str, after: str) -> Change | None:
-    """From the run's own values of the utterances that both systems have; None if one has none."""
+    """Over the utterances that both systems have in this run; None if a system has none."""
     first, second = summary.systems[before], summary.systems[after]
     if first.bps is None or second.bps is None:
         return None
-    table = require("pyarrow.parquet", "pyarrow").read_table(run / UTTERANCES)
+    table = import_optional("pyarrow.parquet").read_table(run / UTTERANCES)
     found = {}
     for name, info in summary.metrics.items():
         values: dict[str, dict[str, tuple[float, float]]] = {before: {}, after: {}}
@@ -62,7 +59,7 @@ def changes(run: Path, summary: Summary, before: str, after: str) -> Change | No
 def pairs_block(
     title: str, headings: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Change | None, str]], summary: Summary
 ) -> Block:
-    """Rows of (leading cells, change, why there is none)."""
+    """rows: leading cells, the change, and why there is none."""
     columns = {name: column for (name, _), column in metric_columns([summary.metrics]).items()}
 
     def cells(change: Change | None) -> tuple[Cell, ...]:

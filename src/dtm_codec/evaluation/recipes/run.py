@@ -107,7 +107,7 @@ class RecipeRunner:
         return Choice(None, missing)
 
     def _rate(self, row: RecipeRow) -> str | None:
-        """One tau for all utterances, calibrated if the user gave a set to do it on, else that of training."""
+        """One tau for all utterances: calibrated if the user gave a set for that, else the one from training."""
         if row.bps is None or self.settings.calibrate is None:
             return None
         return f"bitrate={row.bps}&calibrate={self.settings.calibrate}"
@@ -243,7 +243,8 @@ class RecipeRunner:
         return (probing_block(recipe, choices, self.settings.probes, self.settings.out, self.progress("probe")),)
 
     def _listening(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
-        from ..listening import listening_block, read_ratings
+        from ...ratings import read_ratings
+        from ..listening import listening_block
 
         if self.settings.ratings is None:
             note = "No ratings given: run `dtm-codec listening`, then pass its CSV with --ratings."

@@ -27,12 +27,10 @@ _SYSTEMS = {
 
 
 def known() -> list[str]:
-    """Kinds of systems."""
     return list(_SYSTEMS)
 
 
 def build(text: str) -> System:
-    """The system of that name."""
     spec = Spec.parse(text)
     if spec.kind not in _SYSTEMS:
         raise ConfigError(f"unknown system {spec.kind!r}; known: {', '.join(_SYSTEMS)}")

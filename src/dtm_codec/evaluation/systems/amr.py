@@ -73,7 +73,6 @@ class AMR(System):
 
     @property
     def identity(self) -> str:
-        """The libraries."""
         return "libvo-amrwbenc 0, libopencore-amrwb 0" if self.wide else "libopencore-amrnb 0"
 
     @property

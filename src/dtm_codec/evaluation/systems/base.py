@@ -30,7 +30,6 @@ class Coded:
 
     @property
     def duration_s(self) -> float:
-        """Seconds of audio."""
         return self.num_samples / SAMPLE_RATE
 
 
@@ -51,12 +50,12 @@ class System(ABC):
 
     @property
     def missing(self) -> str:
-        """What it lacks on this machine and would have to fetch; empty if nothing."""
+        """What would have to be downloaded first; empty if nothing."""
         return ""
 
     @property
     def settled_name(self) -> str:
-        """Specification that builds the same system in another process without finding anything out again."""
+        """Name that builds the same system in another process, without calibrating again."""
         return self.name
 
     @property
@@ -80,7 +79,6 @@ def fit(audio: Samples, num_samples: int, delay: int = 0) -> Samples:
 
 
 def to_pcm(audio: Samples) -> npt.NDArray[np.int16]:
-    """16-bit samples, clipped."""
     return np.clip(np.round(audio * 32768), -32768, 32767).astype(np.int16)
 
 

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigError, ModelError
+from ...files import fingerprint
 from ...metrics.base import SAMPLE_RATE
-from ...optional import fingerprint, require
+from ...optional import import_optional
 from ...rate.accounting import Bits
-from ...specs import Spec
+from ...specs import Spec, positive_number
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit
 
@@ -38,35 +39,30 @@ class NeuralCodec(System):
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(("model",))
         self.model = spec.options.get("model", self.hub_id)
-        value = Spec(spec.kind, options={self.setting: spec.argument or f"{self.default:g}"}).number(self.setting)
-        assert value is not None
-        self.value = value
+        self.value = value = positive_number(spec.argument or f"{self.default:g}", f"{spec.kind}: {self.setting}")
         self.name = f"{spec.kind}:{value:g}" + (f"?model={self.model}" if "model" in spec.options else "")
         self.series = self.kind + (" (random weights)" if self.model == RANDOM else "")
         self.title = f"{self.kind} {value:g} {self.setting}" + (" (random weights)" if self.model == RANDOM else "")
 
     @property
     def identity(self) -> str:
-        """Hub id, or folder and its fingerprint."""
         path = Path(self.model)
         return f"{path.name} {fingerprint(path)}" if path.is_dir() else self.model
 
     @property
     def missing(self) -> str:
         """Weights that are neither a folder nor in the hub's cache."""
-        hub = require("huggingface_hub", "transformers")  # which brings it
+        hub = import_optional("huggingface_hub", "hub")
         if self.model == RANDOM or Path(self.model).is_dir() or hub.try_to_load_from_cache(self.model, "config.json"):
             return ""
         return f"no weights of {self.model} on this machine; `dtm-codec evaluate {self.name}` fetches them"
 
     @property
     def parameters(self) -> int:
-        """Numbers of the network."""
         return sum(p.numel() for p in self.network.parameters())
 
     @cached_property
     def network(self) -> Any:
-        """The loaded network."""
         try:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
@@ -85,7 +81,6 @@ class NeuralCodec(System):
 
     @property
     def sample_rate(self) -> int:
-        """Of the network."""
         return int(self.network.config.sampling_rate)
 
     @abstractmethod
@@ -98,7 +93,6 @@ class NeuralCodec(System):
 
     @property
     def codebook_size(self) -> int:
-        """Entries of each codebook."""
         return int(self.network.config.codebook_size)
 
     def encode(self, audio: Samples) -> Coded:
@@ -116,21 +110,17 @@ class NeuralCodec(System):
 
 
 class _TransformersCodec(NeuralCodec):
-    """A codec that transformers has."""
-
     model_class: ClassVar[str]
     config_class: ClassVar[str]
     published: ClassVar[dict[str, Any]] = {}
     """Where the published model differs from the defaults of its configuration class."""
 
     def untrained(self) -> Any:
-        """From the configuration class."""
-        transformers = require("transformers")
+        transformers = import_optional("transformers")
         return getattr(transformers, self.model_class)(getattr(transformers, self.config_class)(**self.published))
 
     def pretrained(self) -> Any:
-        """By folder or hub id."""
-        return getattr(require("transformers"), self.model_class).from_pretrained(self.model)
+        return getattr(import_optional("transformers"), self.model_class).from_pretrained(self.model)
 
 
 class EnCodec(_TransformersCodec):
@@ -140,7 +130,6 @@ class EnCodec(_TransformersCodec):
     model_class, config_class = "EncodecModel", "EncodecConfig"
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        """Residual codes for the bandwidth."""
         allowed = self.network.config.target_bandwidths
         if self.value not in allowed:
             raise ConfigError(f"{self.name}; allowed: {', '.join(f'encodec:{b:g}' for b in allowed)}")
@@ -169,7 +158,6 @@ class DAC(_TransformersCodec):
         return [self.network.encode(padded, n_quantizers=round(self.value)).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(audio_codes=codes[0]).audio_values
         return output
 
@@ -182,11 +170,9 @@ class Mimi(_TransformersCodec):
     published: ClassVar[dict[str, Any]] = {"frame_rate": 12.5}
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        """The first codebooks."""
         return [self.network.encode(audio, num_quantizers=round(self.value)).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(codes[0]).audio_values
         return output
 
@@ -199,11 +185,9 @@ class XCodec(_TransformersCodec):
 
     @property
     def sample_rate(self) -> int:
-        """Of the network."""
         return int(self.network.config.sample_rate)
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        """Residual codes for the bandwidth."""
         allowed = self.network.config.target_bandwidths
         if self.value not in allowed:
             raise ConfigError(f"{self.name}; allowed: {', '.join(f'xcodec:{b:g}' for b in allowed)}")
@@ -211,7 +195,6 @@ class XCodec(_TransformersCodec):
         return [self.network.encode(padded, bandwidth=self.value).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(codes[0]).audio_values
         return output
 
@@ -239,21 +222,17 @@ class SNAC(NeuralCodec):
             self.model = f"hubertsiuzdak/snac_{self.value:g}khz"
 
     def untrained(self) -> Any:
-        """The 24 kHz model's shape."""
-        return require("snac").SNAC(**self.published)
+        return import_optional("snac").SNAC(**self.published)
 
     def pretrained(self) -> Any:
-        """By folder or hub id."""
-        return require("snac").SNAC.from_pretrained(self.model)
+        return import_optional("snac").SNAC.from_pretrained(self.model)
 
     @property
     def sample_rate(self) -> int:
-        """Of the network."""
         return int(self.network.sampling_rate)
 
     @property
     def codebook_size(self) -> int:
-        """Entries of each codebook."""
         return int(self.network.codebook_size)
 
     def codes(self, audio: Tensor) -> list[Tensor]:
@@ -261,6 +240,5 @@ class SNAC(NeuralCodec):
         return list(self.network.encode(audio))
 
     def audio(self, codes: list[Tensor]) -> Tensor:
-        """From codes."""
         output: Tensor = self.network.decode(codes)
         return output

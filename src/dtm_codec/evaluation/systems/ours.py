@@ -20,7 +20,7 @@ from ...metrics.base import SAMPLE_RATE
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
 from ...selectors import build
-from ...specs import Spec
+from ...specs import Spec, positive_number
 from ...speech.audio import resample
 from ..data import read_data
 from .base import Coded, Samples, System, fit
@@ -38,7 +38,9 @@ class DTM(System):
             raise ConfigError("dtm: which model? allowed: dtm:NAME, dtm:FOLDER, dtm:OWNER/NAME, dtm:random:PRESET")
         self.codec = DTMCodec.from_pretrained(spec.argument)
         config = self.codec.config
-        self.rate: dict[str, Any] = {key: spec.number(key) for key in _RATES if key in spec.options}
+        self.rate: dict[str, Any] = {
+            key: positive_number(spec.options[key], f"{spec.name}: {key}") for key in _RATES if key in spec.options
+        }
         self.selector = _selector(config.selector, spec.options)
         self.name = spec.text
         changes = [f"{key} {spec.options[key]}" for key in _SELECTOR if key in spec.options]
@@ -71,7 +73,6 @@ class DTM(System):
 
     @property
     def parameters(self) -> int:
-        """Trainable numbers."""
         return self.codec.num_parameters
 
     def encode(self, audio: Samples) -> Coded:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from ...metrics.base import SAMPLE_RATE
-from ...optional import require
 from ...rate.accounting import Bits
-from ...specs import Spec
+from ...specs import Spec, positive_number
+from ...speech.anchor import low_pass
 from .base import Coded, Samples, System
 
 PCM_BITS = 16
@@ -26,7 +24,6 @@ class Identity(System):
 
     @property
     def identity(self) -> str:
-        """Nothing that could change."""
         return "identity"
 
     def encode(self, audio: Samples) -> Coded:
@@ -35,7 +32,6 @@ class Identity(System):
         return Coded(audio, audio.size, Bits(bits, 0), bits)
 
     def decode(self, coded: Coded) -> Samples:
-        """The very samples."""
         return np.array(coded.payload, np.float32)
 
 
@@ -43,27 +39,15 @@ class LowPass(Identity):
     """`lowpass[:HZ]`: the 3.5 kHz anchor of ITU-R BS.1534 and the paper's listening test, linear phase."""
 
     series = "Low-pass anchor"
-    taps = 255
 
     def __init__(self, spec: Spec) -> None:
-        spec.allow_options(())
-        self.cutoff = Spec("lowpass", options={"hz": spec.argument or "3500"}).number("hz") or 0.0
-        self.name = spec.name
+        super().__init__(spec)
+        self.cutoff = positive_number(spec.argument or "3500", "lowpass")
         self.title = f"Anchor ({self.cutoff / 1000:g} kHz low-pass)"
 
     @property
     def identity(self) -> str:
-        """The filter."""
-        return f"FIR {self.taps} taps, {self.cutoff:g} Hz"
-
-    @cached_property
-    def _filter(self) -> Samples:
-        signal = require("scipy.signal", "scipy")
-        return np.asarray(signal.firwin(self.taps, self.cutoff, fs=SAMPLE_RATE), np.float32)
+        return f"Kaiser FIR, flat to {self.cutoff:g} Hz, 60 dB down from 8/7 of it on"
 
     def decode(self, coded: Coded) -> Samples:
-        """Low-passed, delay compensated."""
-        convolve = require("scipy.signal", "scipy").fftconvolve
-        return np.asarray(convolve(coded.payload, self._filter, mode="full"), np.float32)[
-            self.taps // 2 : self.taps // 2 + coded.num_samples
-        ]
+        return low_pass(coded.payload, SAMPLE_RATE, self.cutoff)

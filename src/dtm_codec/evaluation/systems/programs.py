@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import ConfigError, DTMCodecError
 from ...metrics.base import SAMPLE_RATE
 from ...rate.accounting import Bits
-from ...specs import Spec
+from ...specs import Spec, positive_number
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit, from_pcm, to_pcm
 
@@ -53,7 +53,6 @@ class ProgramCodec(System):
         """Bits that the codec needs for the utterance, and bits of its packets as written."""
 
     def encode(self, audio: Samples) -> Coded:
-        """Through the encoder's pipe."""
         samples = resample(np.pad(audio, (0, self.silence)), SAMPLE_RATE, self.rate)
         data = run(self.package, self.encoder, to_pcm(samples).tobytes())
         content, written = self.packet_bits(data, audio.size)
@@ -106,7 +105,7 @@ class Opus(ProgramCodec):
 
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(())
-        kbps = Spec("opus", options={"kbps": spec.argument or "6"}).number("kbps") or 0.0
+        kbps = positive_number(spec.argument or "6", "opus")
         if not 6 <= kbps <= 256:
             raise ConfigError(f"opus:{spec.argument}; allowed: opus:6 ... opus:256 (kbps)")
         self.name, self.title, self.series = f"opus:{kbps:g}", f"Opus {kbps:g} kbps", "Opus"

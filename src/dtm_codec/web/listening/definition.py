@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ...errors import ConfigError, MissingExtraError
-
-REFERENCE = "reference"
-"""The hidden reference, rated like any system."""
-
-ANCHOR = "anchor"
-"""The low-passed reference, rated like any system."""
+from ...ratings import ANCHOR, REFERENCE
+from ...validation import Validated, load, require
 
 FOLDER = "folder:"
 """A source that begins so names a folder of decoded files; any other source is a system to run."""
@@ -22,10 +15,10 @@ MAX_NAME_LENGTH = 60
 
 
 @dataclass(frozen=True)
-class Definition:
+class Definition(Validated):
     """A listening test before its stimuli are made."""
 
-    reference: Path
+    reference: str
     """Folder of the original recordings, one file an utterance, or a manifest of them."""
     systems: dict[str, str]
     """What is compared: a name for the results, and `folder:PATH` (a file of the same stem for every utterance)
@@ -47,12 +40,12 @@ class Definition:
     """Loudness of every stimulus (BS.1770)."""
 
     def __post_init__(self) -> None:
-        if not self.systems:
-            raise ConfigError("systems is empty; allowed: one system or more")
+        super().__post_init__()
+        require(bool(self.systems), "systems", self.systems, "one system or more")
         for name in self.systems:
-            if not name.isprintable() or not 1 <= len(name) <= MAX_NAME_LENGTH or name in (REFERENCE, ANCHOR):
-                allowed = f"1 to {MAX_NAME_LENGTH} printable characters, and not {REFERENCE!r} or {ANCHOR!r}"
-                raise ConfigError(f"systems: name {name!r}; allowed: {allowed}")
+            allowed = f"1 to {MAX_NAME_LENGTH} printable characters, and not {REFERENCE!r} or {ANCHOR!r}"
+            fits = name.isprintable() and 1 <= len(name) <= MAX_NAME_LENGTH and name not in (REFERENCE, ANCHOR)
+            require(fits, "a name in systems", name, allowed)
         for key, low, high in (
             ("trials_per_listener", 1, 1000),
             ("anchor_hz", 100, 20_000),
@@ -60,58 +53,14 @@ class Definition:
             ("loudness_lufs", -50, -10),
         ):
             value = getattr(self, key)
-            if value is not None and not low <= value <= high:
-                raise ConfigError(f"{key} = {value!r}; allowed: {low} ... {high}")
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "reference": (str,),
-    "title": (str,),
-    "instructions": (str,),
-    "seed": (int,),
-    "trials_per_listener": (int, type(None)),
-    "training": (str, type(None)),
-    "anchor_hz": (int, float),
-    "max_seconds": (int, float),
-    "loudness_lufs": (int, float),
-}
+            require(value is None or low <= value <= high, key, value, f"{low} ... {high}")
 
 
 def load_definition(path: Path) -> Definition:
     """Read and check a definition. Folders in it are relative to the file."""
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtraError("pyyaml", "web") from None
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected keys and values, got {type(data).__name__}")
-    try:
-        return _parse(data, path.parent)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _parse(data: dict[Any, Any], base: Path) -> Definition:
-    known = [item.name for item in dataclasses.fields(Definition)]
-    for key in data:
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r}; known keys: {', '.join(known)}")
-    for key in ("reference", "systems"):
-        if key not in data:
-            raise ConfigError(f"the key {key!r} is missing")
-    for key, types in _TYPES.items():
-        if key in data and (not isinstance(data[key], types) or isinstance(data[key], bool)):
-            names = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
-            raise ConfigError(f"{key} = {data[key]!r}; expected {names}")
-    systems = data["systems"]
-    if not isinstance(systems, dict) or not all(isinstance(x, str) for pair in systems.items() for x in pair):
-        raise ConfigError(f"systems = {systems!r}; expected names with a source each, as in 'VFR 800: folder:decoded'")
+    definition, base = load(Definition, path), path.parent
     sources = {
         name: f"{FOLDER}{base / source.removeprefix(FOLDER)}" if source.startswith(FOLDER) else source
-        for name, source in systems.items()
+        for name, source in definition.systems.items()
     }
-    return Definition(**{**data, "reference": base / data["reference"], "systems": sources})
+    return replace(definition, reference=str(base / definition.reference), systems=sources)

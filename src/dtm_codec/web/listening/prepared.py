@@ -7,20 +7,22 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from ...errors import AudioError, ConfigError
 from ...files import write_atomically
+from ...ratings import ANCHOR, REFERENCE
+from ...speech.anchor import low_pass
 from ...speech.audio import READ_SUFFIXES, Samples, audio_info, resample, write_audio
 from ...speech.folders import read_set
 from ...speech.utterance import Utterance
-from .definition import ANCHOR, FOLDER, REFERENCE, Definition
-from .stimuli import MIN_SECONDS, aligned, low_pass, matched
+from ...validation import Validated, load
+from .definition import FOLDER, Definition
+from .stimuli import MIN_SECONDS, aligned, matched
 
 TEST_FILE, AUDIO_FOLDER, RATINGS_FILE = "test.json", "audio", "ratings.sqlite"
-FORMAT = 1
 
-System = Callable[[Samples, int], tuple[Samples, int]]
+RoundTrip = Callable[[Samples, int], tuple[Samples, int]]
 """Code and decode: samples (T,) and their rate in, the decoded ones and theirs out."""
 
 _Runner = Callable[[str, Samples, int], tuple[Samples, int]]
@@ -28,7 +30,7 @@ _Runner = Callable[[str, Samples, int], tuple[Samples, int]]
 
 
 @dataclass(frozen=True)
-class ListeningTest:
+class ListeningTest(Validated):
     """A prepared test: what the server needs to know of it."""
 
     title: str
@@ -41,6 +43,7 @@ class ListeningTest:
     systems: tuple[str, ...]
     """Names for the results, hidden reference and anchor included."""
     trials_per_listener: int
+    format: Literal[1] = 1
 
     def audio_path(self, folder: Path, utterance: str, system: str) -> Path:
         """The stimulus inside the test's folder; named by numbers, so that no name in a test is ever a path."""
@@ -52,26 +55,16 @@ class ListeningTest:
 
     def save(self, folder: Path) -> None:
         """Write `test.json`: the last file of a preparation, so a folder that has it is complete."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False)
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
         write_atomically(folder / TEST_FILE, text.encode())
 
 
 def load_test(folder: Path) -> ListeningTest:
     """Read a prepared test and check that its stimuli are there."""
     path = folder / TEST_FILE
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise ConfigError(f"{folder} is no prepared listening test: it has no {TEST_FILE}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: not JSON ({error})") from None
-    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-        raise ConfigError(f"{path}: not a test of format {FORMAT}")
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-    try:
-        test = ListeningTest(**fields)
-    except TypeError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    if not path.is_file():
+        raise ConfigError(f"{folder} is no prepared listening test: it has no {TEST_FILE}")
+    test = load(ListeningTest, path)
     for utterance in test._rows():
         for system in test.systems:
             if not test.audio_path(folder, utterance, system).is_file():
@@ -82,7 +75,7 @@ def load_test(folder: Path) -> ListeningTest:
 def prepare(
     definition: Definition,
     folder: Path,
-    systems: Callable[[str], System],
+    systems: Callable[[str], RoundTrip],
     progress: Callable[[list[str]], Iterator[str]] = iter,
 ) -> ListeningTest:
     """Make the stimuli of a test in `folder`.
@@ -91,7 +84,7 @@ def prepare(
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; allowed: a new folder, for ratings are never overwritten")
-    references = _recordings(definition.reference)
+    references = _recordings(Path(definition.reference))
     runners = {name: _runner(source, systems, list(references)) for name, source in definition.systems.items()}
     training, utterances = _split(list(references), definition)
     test = ListeningTest(
@@ -133,7 +126,7 @@ def _stimuli(
         raise AudioError(f"utterance {name!r}: {error}") from None
 
 
-def _runner(source: str, systems: Callable[[str], System], utterances: list[str]) -> _Runner:
+def _runner(source: str, systems: Callable[[str], RoundTrip], utterances: list[str]) -> _Runner:
     if not source.startswith(FOLDER):
         system = systems(source)
         return lambda _, audio, rate: system(audio, rate)

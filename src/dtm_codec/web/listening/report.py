@@ -1,38 +1,19 @@
-"""Results as a CSV file and as a plot."""
+"""Results as a plot."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable
 from pathlib import Path
 
-from ...errors import import_extra
 from ...files import atomic_path
-from .statistics import Results
-from .store import Rating
+from ...optional import import_optional
+from ...ratings import RatingResults
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def ratings_csv(ratings: Iterable[Rating]) -> str:
-    """All ratings, one a line: listener, trial, system, rating."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(Rating._fields)
-    writer.writerows([*map(_inert, row[:3]), row[3]] for row in ratings)
-    return buffer.getvalue()
-
-
-def _inert(text: str) -> str:
-    """A name that a spreadsheet would run as a formula, quoted."""
-    return f"'{text}" if text.startswith(FORMULA) else text
-
-
-def plot(results: Results, path: Path, title: str) -> None:
+def plot(results: RatingResults, path: Path, title: str) -> None:
     """Means with 95 % intervals over listeners (over ratings where there is one listener)."""
-    import_extra("matplotlib", "web").use("Agg")
+    import_optional("matplotlib", "web").use("Agg")
     from matplotlib import pyplot
 
     scores = results.scores
@@ -40,10 +21,7 @@ def plot(results: Results, path: Path, title: str) -> None:
     for band in range(0, 100, 40):
         axes.axvspan(band, band + 20, color="#f1f4f8", zorder=0)
     for row, score in enumerate(scores):
-        half = score.half_width or 0.0
-        low = score.mean - half if score.low is None else score.low
-        high = score.mean + half if score.high is None else score.high
-        axes.plot([low, high], [row, row], color="#0b5cbd", linewidth=3, solid_capstyle="round", zorder=2)
+        axes.plot(score.interval, [row, row], color="#0b5cbd", linewidth=3, solid_capstyle="round", zorder=2)
         axes.plot(score.mean, row, "o", color="#0b5cbd", markeredgecolor="white", markersize=9, zorder=3)
         axes.annotate(f"{score.mean:.1f}", (score.mean, row), (0, 8), textcoords="offset points", ha="center", size=9)
     axes.set(xlim=(0, 100), ylim=(len(scores) - 0.4, -0.8), xticks=range(0, 101, 20))

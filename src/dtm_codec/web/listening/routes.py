@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...ratings import analyse, ratings_csv
 from .prepared import RATINGS_FILE, ListeningTest, load_test
-from .report import ratings_csv
 from .session import Page, Session, make_session
-from .statistics import evaluate
 from .store import Listener, Store
 
 MAX_LISTENER_NAME = 80
@@ -24,16 +23,12 @@ ListenerToken = Annotated[str, Header(alias="X-Listener-Token")]
 
 
 class ListenerRequest(BaseModel):
-    """Someone starts."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(max_length=MAX_LISTENER_NAME)] = ""
 
 
 class RatingRequest(BaseModel):
-    """Someone judges one stimulus."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     stimulus: Annotated[str, Field(max_length=64)]
@@ -41,8 +36,6 @@ class RatingRequest(BaseModel):
 
 
 class RunningTest:
-    """A prepared test with its ratings."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.test: ListeningTest = load_test(folder)
@@ -53,7 +46,7 @@ class RunningTest:
         return make_session(self.test, self.store.secret, listener)
 
     def state(self, listener: Listener) -> dict[str, Any]:
-        """Where a listener stands: what a page needs after any reload."""
+        """How far a listener has come: what a page needs after a reload."""
         session, rated = self.session(listener.number), self.store.ratings_of(listener)
 
         def page(of: Page) -> dict[str, Any]:
@@ -72,12 +65,11 @@ class RunningTest:
         }
 
     def results(self) -> dict[str, Any]:
-        """Everything the experimenter's page shows."""
         ratings = self.store.ratings()
         counts: dict[str, int] = {}
         for rating in ratings:
             counts[rating.listener] = counts.get(rating.listener, 0) + 1
-        results = evaluate(ratings, self.test.systems)
+        results = analyse(ratings, self.test.systems)
         expected = self.test.trials_per_listener * len(self.test.systems)
         return {
             "title": self.test.title,

@@ -7,7 +7,7 @@ import hmac
 import random
 from dataclasses import dataclass
 
-from .definition import REFERENCE
+from ...ratings import REFERENCE
 from .prepared import ListeningTest
 
 ALIAS_LENGTH = 32
@@ -25,7 +25,7 @@ class Stimulus:
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a listener's test: aliases only, so that a browser never learns what it plays."""
+    """One page of a listener's test. It has aliases only, so that a browser never learns what it plays."""
 
     reference: str
     stimuli: tuple[str, ...]

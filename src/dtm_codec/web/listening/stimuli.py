@@ -1,15 +1,14 @@
-"""What makes stimuli comparable: the same length, the same instant, the same loudness; and the anchor."""
+"""What makes stimuli comparable: the same length, the same instant, the same loudness."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from ...errors import AudioError, ConfigError, import_extra
-
-Samples = npt.NDArray[np.float32]
+from ...errors import AudioError
+from ...optional import import_optional
+from ...speech.audio import Samples
 
 MAX_DELAY_S = 0.25
 """Delays of systems are looked for up to this."""
@@ -27,26 +26,12 @@ FADE_S = 0.005
 """Fade at both ends, so that a loop over the whole stimulus does not click."""
 
 
-def low_pass(audio: Samples, sample_rate: int, cutoff: float) -> Samples:
-    """The anchor: flat to the cut-off, 60 dB down from 8/7 of it on, no delay (BS.1534: 50 dB at 4.5 kHz for 3.5)."""
-    signal = import_extra("scipy.signal", "web")
-
-    stop = cutoff * 8 / 7
-    if stop >= sample_rate / 2:
-        raise ConfigError(f"anchor_hz = {cutoff:g} at {sample_rate} Hz; allowed: below {sample_rate / 2 * 7 / 8:g}")
-    taps, beta = signal.kaiserord(60.0, (stop - cutoff) / (sample_rate / 2))
-    kernel = signal.firwin(taps | 1, (cutoff + stop) / 2, window=("kaiser", beta), fs=sample_rate)
-    filtered = signal.fftconvolve(audio, kernel)[taps // 2 :][: audio.size]
-    return np.asarray(filtered, dtype=np.float32)
-
-
 def delay(reference: Samples, audio: Samples, sample_rate: int) -> int:
     """Samples by which `audio` comes late (negative: early).
 
     Envelopes are compared, not waves: a neural decoder need not keep the phase.
     """
-    signal = import_extra("scipy.signal", "web")
-
+    signal = import_optional("scipy.signal", "web")
     width = max(1, round(ENVELOPE_S * sample_rate))
     window = np.hanning(width + 2)[1:-1]
     envelopes = [signal.fftconvolve(np.abs(x), window, mode="same") for x in (audio, reference)]
@@ -68,13 +53,13 @@ def aligned(reference: Samples, audio: Samples, sample_rate: int) -> Samples:
 
 def loudness(audio: Samples, sample_rate: int) -> float:
     """Integrated loudness in LUFS (BS.1770); minus infinity for silence."""
-    pyloudnorm = import_extra("pyloudnorm", "web")
+    pyloudnorm = import_optional("pyloudnorm", "web")
     with np.errstate(divide="ignore"):
         return float(pyloudnorm.Meter(sample_rate).integrated_loudness(audio.astype(np.float64)))
 
 
 def matched(stimuli: Mapping[str, Samples], sample_rate: int, lufs: float) -> dict[str, Samples]:
-    """All stimuli of a trial at one loudness: `lufs`, or what the peaks of the most peaky one leave room for."""
+    """All stimuli of a trial at one loudness: `lufs`, or less if one of them would clip."""
     scaled = {}
     for name, audio in stimuli.items():
         level = loudness(audio, sample_rate)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import ConfigError
+from ...ratings import Rating
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (
@@ -36,15 +37,6 @@ CREATE TABLE IF NOT EXISTS ratings (
 """
 
 
-class Rating(NamedTuple):
-    """One judgement. `trial` is the utterance, `listener` as in 'L003'."""
-
-    listener: str
-    trial: str
-    system: str
-    rating: int
-
-
 class Listener(NamedTuple):
     """Someone who takes the test; `name` is what they typed."""
 
@@ -53,7 +45,7 @@ class Listener(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What stands for them in results."""
+        """Their name in results."""
         return f"L{self.number:03d}"
 
 
@@ -73,7 +65,7 @@ class Store:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Let go of the file; everything acknowledged is in it."""
+        """Close the file; every rating that was acknowledged is in it."""
         with self._lock:
             self._connection.close()
 
@@ -104,7 +96,6 @@ class Store:
             return token, Listener(int(row.lastrowid or 0), name)
 
     def listener(self, token: str) -> Listener | None:
-        """Who holds this token."""
         with self._lock:
             query = "SELECT number, name FROM listeners WHERE token_hash = ?"
             row = self._connection.execute(query, (_hash(token),)).fetchone()
@@ -131,13 +122,11 @@ class Store:
         return {(trial, system): rating for trial, system, rating in rows}
 
     def listeners(self) -> list[Listener]:
-        """Everyone who started, in order."""
         with self._lock:
             rows = self._connection.execute("SELECT number, name FROM listeners ORDER BY number").fetchall()
         return [Listener(*row) for row in rows]
 
     def ratings(self) -> list[Rating]:
-        """Every rating there is."""
         with self._lock:
             query = "SELECT listener, trial, system, rating FROM ratings ORDER BY listener, trial, system"
             rows = self._connection.execute(query).fetchall()

@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, MissingExtraError
+from ...errors import ConfigError
 from ...files import write_atomically
-from .definition import REFERENCE
+from ...optional import import_optional
+from ...ratings import REFERENCE
 from .prepared import ListeningTest
 
 AUDIO = Path("configs") / "resources" / "dtm-codec"
@@ -21,10 +22,7 @@ CONFIG = Path("configs") / "dtm-codec.yaml"
 
 def export(test: ListeningTest, folder: Path, out: Path) -> Path:
     """Write `configs/dtm-codec.yaml` and its audio below `out`, to be copied over a webMUSHRA installation."""
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtraError("pyyaml", "web") from None
+    yaml = import_optional("yaml", "web")
     if (out / CONFIG).exists():
         raise ConfigError(f"{out / CONFIG} exists; allowed: a folder without it")
     (out / AUDIO).mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,32 @@
-"""From ratings to a table: post-screening (BS.1534-3), means with 95 % intervals, pairwise tests."""
+"""Ratings of a listening test: read and written, screened (BS.1534-3), averaged with 95 % intervals, compared in pairs.
+
+The listening test and the report of an evaluation both take their figures from here.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import import_extra
-from .definition import ANCHOR, REFERENCE
-from .store import Rating
+from .errors import ConfigError
+from .intervals import weighted_mean
+from .optional import import_optional
+from .validation import read_json
+
+REFERENCE = "reference"
+"""The hidden reference, rated like any system."""
+
+ANCHOR = "anchor"
+"""The low-passed reference, rated like any system."""
 
 REFERENCE_THRESHOLD = 90
 """BS.1534-3, Section 4.1.2: the hidden reference is meant to be rated this or higher ..."""
@@ -21,10 +36,20 @@ REFERENCE_TOLERANCE = 0.15
 
 BOOTSTRAP_DRAWS = 10_000
 CONFIDENCE = 0.95
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Rating(NamedTuple):
+    """One judgement, 0 ... 100. `trial` is the utterance, `listener` as in 'L003'."""
+
+    listener: str
+    trial: str
+    system: str
+    rating: float
 
 
 @dataclass(frozen=True)
-class Score:
+class SystemRating:
     """A system's result. Intervals are None where there is too little to estimate them."""
 
     system: str
@@ -33,8 +58,15 @@ class Score:
     """95 % t interval over all ratings, as the paper's table gives it (mean +- this)."""
     low: float | None
     high: float | None
-    """95 % bootstrap interval over listeners: wider where listeners differ, for their ratings are not independent."""
+    """95 % bootstrap interval over listeners, wider where they differ. Quote this one: ratings of one listener are not
+    independent."""
     ratings: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval to quote or draw: over listeners, or over ratings where there is one listener."""
+        half = self.half_width or 0.0
+        return (self.mean - half, self.mean + half) if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -53,10 +85,10 @@ class PairTest:
 
 
 @dataclass(frozen=True)
-class Results:
+class RatingResults:
     """The evaluated test."""
 
-    scores: tuple[Score, ...]
+    scores: tuple[SystemRating, ...]
     pairs: tuple[PairTest, ...]
     listeners: tuple[str, ...]
     """Everyone who rated something."""
@@ -64,13 +96,40 @@ class Results:
     """Left out by post-screening."""
 
 
-def evaluate(ratings: Sequence[Rating], systems: Sequence[str], *, screening: bool = True) -> Results:
+def read_ratings(path: Path) -> list[Rating]:
+    """Rows with listener, trial, system and rating (0 ... 100), as CSV with a heading or a JSON list of objects."""
+    try:
+        rows = read_json(path) if path.suffix == ".json" else csv.DictReader(path.read_text("utf-8").splitlines())
+        ratings = [Rating(str(r["listener"]), str(r["trial"]), str(r["system"]), float(r["rating"])) for r in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        allowed = f"CSV or JSON with the fields {', '.join(Rating._fields)}"
+        raise ConfigError(f"{path} holds no ratings; allowed: {allowed}") from None
+    if not ratings or any(not 0 <= r.rating <= 100 for r in ratings):
+        raise ConfigError(f"{path}: ratings must be there, and within 0 ... 100")
+    return ratings
+
+
+def ratings_csv(ratings: Iterable[Rating]) -> str:
+    """All ratings, one a line, as `read_ratings` reads them."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(Rating._fields)
+    writer.writerows([*map(_inert, row[:3]), row[3]] for row in ratings)
+    return buffer.getvalue()
+
+
+def _inert(text: str) -> str:
+    """A name that a spreadsheet would run as a formula, quoted."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def analyse(ratings: Sequence[Rating], systems: Sequence[str], *, screening: bool = True) -> RatingResults:
     """Screen the listeners, then score and compare the systems, in the given order."""
     out = set(screened_out(ratings)) if screening else set()
     kept = [rating for rating in ratings if rating.listener not in out]
     everyone = sorted({rating.listener for rating in ratings})
     compared = [system for system in systems if system != ANCHOR]
-    return Results(
+    return RatingResults(
         scores=tuple(score for system in systems if (score := _score(kept, system)) is not None),
         pairs=_pair_tests(kept, compared),
         listeners=tuple(everyone),
@@ -80,10 +139,10 @@ def evaluate(ratings: Sequence[Rating], systems: Sequence[str], *, screening: bo
 
 def screened_out(ratings: Iterable[Rating]) -> list[str]:
     """Listeners who rated the hidden reference below 90 in more than 15 % of their trials."""
-    by_listener: dict[str, list[int]] = {}
+    by_listener: dict[str, list[float]] = defaultdict(list)
     for rating in ratings:
         if rating.system == REFERENCE:
-            by_listener.setdefault(rating.listener, []).append(rating.rating)
+            by_listener[rating.listener].append(rating.rating)
     return [
         listener
         for listener, values in by_listener.items()
@@ -91,42 +150,32 @@ def screened_out(ratings: Iterable[Rating]) -> list[str]:
     ]
 
 
-def _score(ratings: Sequence[Rating], system: str) -> Score | None:
-    own = [rating for rating in ratings if rating.system == system]
-    if not own:
+def _score(ratings: Sequence[Rating], system: str) -> SystemRating | None:
+    by_listener: dict[str, list[float]] = defaultdict(list)
+    for rating in ratings:
+        if rating.system == system:
+            by_listener[rating.listener].append(rating.rating)
+    if not by_listener:
         return None
-    values = np.array([rating.rating for rating in own], dtype=np.float64)
-    low, high = _bootstrap(own)
-    return Score(system, float(values.mean()), _t_half_width(values), low, high, values.size)
+    values = np.concatenate([np.array(own, np.float64) for own in by_listener.values()])
+    low = high = None
+    if len(by_listener) > 1:  # whole listeners are drawn, each with all their ratings
+        means, counts = zip(*((sum(own) / len(own), len(own)) for own in by_listener.values()), strict=True)
+        estimate = weighted_mean(means, counts, BOOTSTRAP_DRAWS)
+        low, high = estimate.low, estimate.high
+    return SystemRating(system, float(values.mean()), _t_half_width(values), low, high, values.size)
 
 
 def _t_half_width(values: npt.NDArray[np.float64]) -> float | None:
-    stats = import_extra("scipy.stats", "web")
-
+    stats = import_optional("scipy.stats", "web")
     if values.size < 2:
         return None
     quantile = stats.t.ppf(0.5 + CONFIDENCE / 2, values.size - 1)
     return float(quantile * values.std(ddof=1) / np.sqrt(values.size))
 
 
-def _bootstrap(ratings: Sequence[Rating]) -> tuple[float | None, float | None]:
-    """Percentile interval of the mean when whole listeners are drawn with replacement."""
-    by_listener: dict[str, list[int]] = {}
-    for rating in ratings:
-        by_listener.setdefault(rating.listener, []).append(rating.rating)
-    if len(by_listener) < 2:
-        return None, None
-    sums = np.array([sum(values) for values in by_listener.values()], dtype=np.float64)
-    counts = np.array([len(values) for values in by_listener.values()], dtype=np.float64)
-    draws = np.random.default_rng(0).integers(sums.size, size=(BOOTSTRAP_DRAWS, sums.size))
-    means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
-    low, high = np.quantile(means, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
-    return float(low), float(high)
-
-
 def _pair_tests(ratings: Sequence[Rating], systems: Sequence[str]) -> tuple[PairTest, ...]:
-    stats = import_extra("scipy.stats", "web")
-
+    stats = import_optional("scipy.stats", "web")
     table = {(rating.system, rating.listener, rating.trial): rating.rating for rating in ratings}
     cells = sorted({(rating.listener, rating.trial) for rating in ratings})
     rows = []

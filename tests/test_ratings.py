@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dtm_codec.web.listening.report import plot, ratings_csv
-from dtm_codec.web.listening.statistics import evaluate, holm, screened_out
-from dtm_codec.web.listening.store import Rating
+from dtm_codec.ratings import Rating, analyse, holm, ratings_csv, screened_out
+from dtm_codec.web.listening.report import plot
 
 
 def panel(scores: dict[str, list[list[int]]]) -> list[Rating]:
@@ -25,7 +24,7 @@ def panel(scores: dict[str, list[list[int]]]) -> list[Rating]:
 
 def test_means_and_t_intervals_are_the_textbook_ones():
     values = [[80, 90], [70, 60], [85, 75]]
-    (score,) = evaluate(panel({"x": values}), ["x"]).scores
+    (score,) = analyse(panel({"x": values}), ["x"]).scores
     flat = np.ravel(values)
     low, high = stats.t.interval(0.95, 5, loc=flat.mean(), scale=stats.sem(flat))
     assert score.mean == pytest.approx(flat.mean())
@@ -37,23 +36,23 @@ def test_the_paper_s_interval_is_over_ratings():
     """19 listeners x 8 ratings and a deviation of about 15 give the +- 2.4 of the paper's Table 3."""
     rng = np.random.default_rng(0)
     values = np.clip(rng.normal(80, 15, (19, 8)), 0, 100).round().astype(int).tolist()
-    (score,) = evaluate(panel({"x": values}), ["x"]).scores
+    (score,) = analyse(panel({"x": values}), ["x"]).scores
     assert 1.8 < score.half_width < 2.8
 
 
 def test_where_listeners_differ_the_interval_over_listeners_is_wider():
     agreeing = [[40, 60, 50, 50]] * 8
     differing = [[10 * i + 10] * 4 for i in range(8)]
-    one, two = evaluate(panel({"agree": agreeing, "differ": differing}), ["agree", "differ"]).scores
+    one, two = analyse(panel({"agree": agreeing, "differ": differing}), ["agree", "differ"]).scores
     assert one.high - one.low < 1
     assert two.high - two.low > 2 * two.half_width
 
 
 def test_too_little_gives_no_interval_instead_of_a_wrong_one():
-    (score,) = evaluate(panel({"x": [[50]]}), ["x"]).scores
+    (score,) = analyse(panel({"x": [[50]]}), ["x"]).scores
     assert (score.mean, score.half_width, score.low, score.high) == (50, None, None, None)
-    assert evaluate([], ["x"]).scores == ()
-    assert evaluate([], ["x", "y"]).pairs == ()
+    assert analyse([], ["x"]).scores == ()
+    assert analyse([], ["x", "y"]).pairs == ()
 
 
 @pytest.mark.parametrize(
@@ -75,10 +74,10 @@ def test_screening_is_that_of_bs1534(references: list[int], out: bool):
 
 def test_who_is_left_out_counts_nowhere():
     ratings = panel({"reference": [[100], [100], [20]], "x": [[60], [70], [0]], "anchor": [[30], [30], [100]]})
-    results = evaluate(ratings, ["reference", "anchor", "x"])
+    results = analyse(ratings, ["reference", "anchor", "x"])
     assert results.excluded == ("L002",)
     assert [score.mean for score in results.scores] == [100, 30, 65]
-    assert evaluate(ratings, ["x"], screening=False).scores[0].mean == pytest.approx(130 / 3)
+    assert analyse(ratings, ["x"], screening=False).scores[0].mean == pytest.approx(130 / 3)
 
 
 def test_pair_tests_are_those_of_scipy_and_corrected():
@@ -86,7 +85,7 @@ def test_pair_tests_are_those_of_scipy_and_corrected():
     a = rng.integers(60, 90, (10, 6))
     b = a - rng.integers(0, 8, (10, 6))
     c = rng.integers(20, 60, (10, 6))
-    results = evaluate(panel({"a": a.tolist(), "b": b.tolist(), "c": c.tolist()}), ["a", "b", "c"])
+    results = analyse(panel({"a": a.tolist(), "b": b.tolist(), "c": c.tolist()}), ["a", "b", "c"])
     pairs = {(pair.first, pair.second): pair for pair in results.pairs}
     assert set(pairs) == {("a", "b"), ("a", "c"), ("b", "c")}
     raw = {("a", "b"): (a, b), ("a", "c"): (a, c), ("b", "c"): (b, c)}
@@ -101,13 +100,13 @@ def test_pair_tests_are_those_of_scipy_and_corrected():
 
 def test_equal_systems_are_not_told_apart():
     same = [[50, 60], [70, 80], [90, 40]]
-    (pair,) = evaluate(panel({"a": same, "b": same}), ["a", "b"]).pairs
+    (pair,) = analyse(panel({"a": same, "b": same}), ["a", "b"]).pairs
     assert (pair.difference, pair.wilcoxon_p, pair.t_test_p) == (0, 1.0, None)
 
 
 def test_only_what_both_systems_have_is_paired():
     ratings = panel({"a": [[50, 60, 70]], "b": [[40]]})
-    assert evaluate(ratings, ["a", "b"]).pairs[0].pairs == 1
+    assert analyse(ratings, ["a", "b"]).pairs[0].pairs == 1
 
 
 def test_holm_by_hand():
@@ -135,6 +134,6 @@ def test_the_csv_is_read_back_as_written_and_runs_no_formula():
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_a_plot_is_drawn(tmp_path, suffix: str):
     pytest.importorskip("matplotlib")
-    results = evaluate(panel({"reference": [[100], [95]], "$\\x_1$ <b>": [[50], [60]]}), ["reference", "$\\x_1$ <b>"])
+    results = analyse(panel({"reference": [[100], [95]], "$\\x_1$ <b>": [[50], [60]]}), ["reference", "$\\x_1$ <b>"])
     plot(results, tmp_path / f"out{suffix}", "A $title")
     assert (tmp_path / f"out{suffix}").stat().st_size > 2000

@@ -1,4 +1,4 @@
-"""Means with 95 % bootstrap intervals over utterances; the seed is fixed, so that a table can be repeated."""
+"""Means with 95 % bootstrap intervals; the seed is fixed, so that a table can be repeated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-RESAMPLES = 2000
+DRAWS = 2000
 SEED = 0
 _LEVELS = (2.5, 97.5)
 
@@ -22,13 +22,13 @@ class Estimate:
     low: float
     high: float
     n: int
-    """Utterances with a value."""
+    """How many have a value: utterances, or listeners."""
 
 
-def weighted_mean(values: npt.ArrayLike, weights: npt.ArrayLike) -> Estimate:
+def weighted_mean(values: npt.ArrayLike, weights: npt.ArrayLike, draws: int = DRAWS) -> Estimate:
     """sum(value x weight) / sum(weight): the plain mean for equal weights, the corpus rate for WER. (n,), (n,)"""
     value, weight = np.asarray(values, np.float64), np.asarray(weights, np.float64)
-    resampled = _resampled_means(value * weight, weight)
+    resampled = _resampled_means(value * weight, weight, draws)
     low, high = np.percentile(resampled, _LEVELS)
     return Estimate(float((value * weight).sum() / weight.sum()), float(low), float(high), value.size)
 
@@ -39,7 +39,7 @@ def relative_change(before: npt.ArrayLike, after: npt.ArrayLike, weights: npt.Ar
     As in the paper's Table 2: positive is an improvement, whichever way the metric points.
     """
     first, second, weight = (np.asarray(x, np.float64) for x in (before, after, weights))
-    old, new = _resampled_means(first * weight, weight), _resampled_means(second * weight, weight)
+    old, new = (_resampled_means(values * weight, weight, DRAWS) for values in (first, second))
     with np.errstate(divide="ignore", invalid="ignore"):
         changes = better * 100 * (new - old) / np.abs(old)
         mean = float(better * 100 * ((second - first) @ weight) / np.abs(first @ weight))
@@ -48,8 +48,8 @@ def relative_change(before: npt.ArrayLike, after: npt.ArrayLike, weights: npt.Ar
     return Estimate(mean, float(low), float(high), first.size)
 
 
-def _resampled_means(numerators: Values, denominators: Values) -> Values:
-    """(n,) -> (RESAMPLES,); equal seeds draw equal utterances, so two systems are resampled in pairs."""
-    draws = np.random.default_rng(SEED).integers(0, numerators.size, (RESAMPLES, numerators.size))
-    means: Values = numerators[draws].sum(axis=1) / denominators[draws].sum(axis=1)
+def _resampled_means(numerators: Values, denominators: Values, draws: int) -> Values:
+    """(n,) -> (draws,); equal seeds draw equal utterances, so two systems are resampled in pairs."""
+    drawn = np.random.default_rng(SEED).integers(0, numerators.size, (draws, numerators.size))
+    means: Values = numerators[drawn].sum(axis=1) / denominators[drawn].sum(axis=1)
     return means
