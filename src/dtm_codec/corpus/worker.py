@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
+from ..grouping import grouped
 from ..speech.audio import audio_info, read_audio
 from .errors import CorpusError
 from .items import Item, Part, Source, plain_text
@@ -80,7 +81,8 @@ class ShardWorker:
     def _write(self, shard: Shard) -> Report:
         failures: list[Failure] = []
         with atomic_path(shard.path) as temporary, ShardWriter(temporary, self.stamp) as writer:
-            for batch in self._batches(shard.part, failures):
+            limit = BATCH_SECONDS * self.codec.config.sample_rate
+            for batch in grouped(self._utterances(shard.part, failures), lambda u: u.audio.size, limit):
                 for utterance, encoded in self._encode(batch, failures):
                     try:
                         writer.add(utterance.item, encoded)
@@ -88,26 +90,19 @@ class ShardWorker:
                         failures.append(_failure(utterance.item, error))
             return writer.finish(failures)
 
-    def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Utterance]]:
-        """Neighbours together, up to `BATCH_SECONDS`."""
-        limit = BATCH_SECONDS * self.codec.config.sample_rate
-        batch: list[_Utterance] = []
+    def _utterances(self, part: Part, failures: list[Failure]) -> Iterator[_Utterance]:
+        """What can be read."""
         ids: set[str] = set()
         for item in self.job.source.read(part):
             try:
                 if item.id in ids:  # manifests and tables are checked as a whole before; a tar can only be now
                     raise CorpusError("its id stands here a second time; ids must differ")
                 ids.add(item.id)
-                utterance = _Utterance(item, self._load(item))
+                audio = self._load(item)
             except (DTMCodecError, OSError) as error:
                 failures.append(_failure(item, error))
-                continue
-            if batch and sum(u.audio.size for u in batch) + utterance.audio.size > limit:
-                yield batch
-                batch = []
-            batch.append(utterance)
-        if batch:
-            yield batch
+            else:
+                yield _Utterance(item, audio)
 
     def _load(self, item: Item) -> npt.NDArray[np.float32]:
         """The samples of an item at the model's rate, (T,)."""

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigError, ModelError
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...optional import fingerprint, require
-from ...rate.accounting import Bits
 from ...specs import Spec
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...optional import require
-from ...rate.accounting import Bits
 from ...specs import Spec
 from .base import Coded, Samples, System
 
