@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 
 from dtm_codec import DTMCodec
-from dtm_codec.bitstream import container
 from dtm_codec.speech.audio import read_audio, sample_path
 
 COLUMNS = (
@@ -33,9 +32,9 @@ COLUMNS = (
 
 def row(codec: DTMCodec, recordings: Sequence[npt.NDArray[np.float32]], bitrate: float) -> list[str]:
     encoded = codec.encode(list(recordings), codec.config.sample_rate, bitrate=bitrate)
-    files = {mode: [e.to_bytes(mode, codec.token_model) for e in encoded] for mode in ("raw", "compact")}  # type: ignore[arg-type]
-    raw, compact = (sum(map(len, files[mode])) for mode in ("raw", "compact"))
-    information = [container.inspect(data) for data in files["compact"]]
+    raw = sum(len(codec.to_bytes(e, "raw")) for e in encoded)
+    information = [e.to_file("compact", codec.token_model).info for e in encoded]
+    compact = sum(i.file_bytes for i in information)
     steps, tokens = (sum(getattr(i, name) for i in information) for name in ("steps", "tokens"))
     mask = sum(i.mask_bits for i in information) / steps
     token = sum(i.token_bits_written for i in information) / tokens

@@ -92,7 +92,7 @@ def tiny_model(folder: Path) -> Path:
     config = replace(preset("s-vfr-50"), dim=32, heads=2, mlp_hidden=48, **sizes)
     codec = DTMCodec(replace(config, quantizer=QuantizerConfig(codebook_size=256)))
     noise = torch.randn(1, SAMPLE_RATE) / 10
-    codec.tau.fill_(codec.calibrated_tau(noise))
+    codec.network.tau.fill_(codec.network.calibrated_tau(noise))
     codec.save_pretrained(folder)
     return folder
 

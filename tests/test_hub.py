@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from dtm_codec import DTMCodec, Encoded, hub
+from dtm_codec import DTMCodec, hub
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.config import preset
-from dtm_codec.errors import ConfigError, ModelError
+from dtm_codec.config import CodecConfig, preset
+from dtm_codec.errors import BitstreamError, ConfigError, ModelError
 
 TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 1, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 1}
 
@@ -25,14 +25,14 @@ def codec() -> DTMCodec:
 
 
 def test_a_saved_model_comes_back_with_its_id_tau_and_codes(codec: DTMCodec, tmp_path: Path) -> None:
-    codec.tau.fill_(0.3)
+    codec.network.tau.fill_(0.3)
     model_id = codec.save_pretrained(tmp_path)
     assert model_id == codec.model_id
     loaded = DTMCodec.from_pretrained(tmp_path)
     assert loaded.model_id == model_id
-    assert float(loaded.tau) == 0.3
+    assert float(loaded.network.tau) == 0.3
     audio = np.random.default_rng(0).standard_normal(16_000).astype(np.float32)
-    assert loaded.encode(audio, 16_000) == codec.eval().encode(audio, 16_000)
+    assert loaded.encode(audio, 16_000) == codec.encode(audio, 16_000)
 
 
 def test_a_path_is_a_folder_even_if_a_bundled_model_has_its_name(
@@ -49,45 +49,101 @@ def test_a_half_precision_model_has_an_id_of_its_own(codec: DTMCodec, tmp_path: 
     model_id = codec.save_pretrained(tmp_path, torch.bfloat16)
     loaded = DTMCodec.from_pretrained(tmp_path)
     assert loaded.model_id == model_id != codec.model_id
-    assert loaded.head.project.weight.dtype == torch.float32
-    loaded._identity = None
+    assert loaded.network.head.project.weight.dtype == torch.float32
+    loaded._identity = (None, "")
     assert loaded.model_id == model_id
+    assert loaded.save_pretrained(tmp_path / "full", torch.float32) == model_id  # the same values, stored wider
 
 
-def test_token_statistics_ship_with_the_model_and_belong_to_its_id(codec: DTMCodec, tmp_path: Path) -> None:
-    plain = codec.model_id
-    counts = np.arange(1, codec.config.quantizer.codebook_size + 1)
-    codec.token_model = TokenModel.from_counts(counts)
-    assert codec.save_pretrained(tmp_path) == codec.model_id != plain
+def noise(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(16_000).astype(np.float32)
+
+
+def statistics_of(codec: DTMCodec, audio: np.ndarray, unseen: float = 0.01) -> TokenModel:
+    """Under which this audio's own tokens are cheap, so that files are range coded."""
+    codes = codec.encode(audio, 16_000).codes
+    return TokenModel.from_counts(np.bincount(codes, minlength=codec.config.quantizer.codebook_size) + unseen)
+
+
+def test_token_statistics_ship_with_the_model(codec: DTMCodec, tmp_path: Path) -> None:
+    codec.token_model = statistics_of(codec, noise())
+    codec.save_pretrained(tmp_path)
     loaded = DTMCodec.from_pretrained(tmp_path)
     assert loaded.token_model is not None
     for name, array in codec.token_model.to_arrays().items():
         assert np.array_equal(loaded.token_model.to_arrays()[name], array)
-    encoded = loaded.encode(np.random.default_rng(0).standard_normal(16_000).astype(np.float32), 16_000)
-    assert Encoded.from_bytes(encoded.to_bytes()) == encoded
+    encoded = loaded.encode(noise(), 16_000)
+    assert loaded.to_bytes(encoded) == codec.to_bytes(encoded)
+    assert loaded.from_bytes(codec.to_bytes(encoded)) == encoded
+
+
+def test_exports_with_and_without_token_statistics_are_one_model(codec: DTMCodec, tmp_path: Path) -> None:
+    plain = codec.save_pretrained(tmp_path / "plain")
+    codec.token_model = statistics_of(codec, noise())
+    assert codec.save_pretrained(tmp_path / "with") == codec.model_id == plain
+    packs, bare = DTMCodec.from_pretrained(tmp_path / "with"), DTMCodec.from_pretrained(tmp_path / "plain")
+    encoded = packs.encode(noise(), 16_000)
+    assert packs.from_bytes(bare.to_bytes(encoded)) == encoded  # range coded tokens alone need the statistics
+    assert np.array_equal(bare.decode(encoded), packs.decode(encoded))
+    with pytest.raises(BitstreamError, match=f"coded with the statistics of model '{plain}'"):
+        bare.from_bytes(packs.to_bytes(encoded))
+    other = DTMCodec.from_pretrained(tmp_path / "plain")
+    other.token_model = statistics_of(codec, noise(1))
+    assert other.model_id == plain
+    for mine, theirs in ((packs, other), (other, packs)):
+        with pytest.raises(BitstreamError, match=r"statistics [0-9a-f]{4} of model .*; given: [0-9a-f]{4}"):
+            mine.from_bytes(theirs.to_bytes(theirs.encode(noise(0 if theirs is packs else 1), 16_000)))
+
+
+def test_a_new_option_of_the_configuration_leaves_old_ids_alone(codec: DTMCodec) -> None:
+    """Options at their defaults do not count, wherever they stand."""
+    plain, defaults = codec.config.to_dict(), CodecConfig().to_dict()
+    difference = hub._difference(plain, defaults)
+    assert difference["head"] == "source-filter"
+    assert "window" not in difference
+    newer, newer_defaults = (
+        config | {"lookahead": 3, "selector": config["selector"] | {"knob": 1}} for config in (plain, defaults)
+    )
+    assert hub._difference(newer, newer_defaults) == difference
+    changed = plain | {"selector": plain["selector"] | {"s_max": 8}}
+    assert hub._difference(changed, defaults) == difference | {"selector": {"s_max": 8}}
+
+
+def test_files_of_another_model_are_refused_by_name(codec: DTMCodec, tmp_path: Path) -> None:
+    other = DTMCodec(replace(codec.config, norm_eps=0.5))
+    data = codec.to_bytes(codec.encode(noise(), 16_000))
+    with pytest.raises(ModelError, match=f"{codec.model_id}.*{other.model_id}"):
+        other.from_bytes(data)
+
+
+def test_files_on_disk(codec: DTMCodec, tmp_path: Path) -> None:
+    encoded = codec.encode(noise(), 16_000)
+    for mode in ("raw", "compact"):
+        codec.save(encoded, tmp_path / "speech.dtm", mode)
+        assert (tmp_path / "speech.dtm").read_bytes() == codec.to_bytes(encoded, mode)
+        assert codec.load(tmp_path / "speech.dtm") == encoded
 
 
 def test_the_id_follows_the_weights(codec: DTMCodec) -> None:
     before = codec.model_id
     with torch.no_grad():
-        codec.head.project.bias.add_(0.1)
+        codec.network.head.project.bias.add_(0.1)
     assert codec.model_id != before
     assert codec.model_id.split(":")[0] == "s-vfr-50"
     own = codec.model_id
-    codec.load_state_dict({name: -tensor for name, tensor in codec.state_dict().items()}, assign=True)
+    codec.network.load_state_dict({n: -tensor for n, tensor in codec.network.state_dict().items()}, assign=True)
     assert codec.model_id != own
     with torch.inference_mode():
         assert DTMCodec(codec.config).model_id.split(":")[0] == "s-vfr-50"
 
 
 def test_statistics_given_by_hand_are_used_at_once(codec: DTMCodec) -> None:
-    speech = np.random.default_rng(0).standard_normal(16_000).astype(np.float32)
-    plain = codec.encode(speech, 16_000)
-    counts = np.bincount(plain.codes, minlength=codec.config.quantizer.codebook_size) + 0.01
-    codec.token_model = TokenModel.from_counts(counts)
-    coded = codec.encode(speech, 16_000)
-    assert len(coded.to_bytes()) < len(plain.to_bytes())
-    assert Encoded.from_bytes(coded.to_bytes()) == coded
+    encoded = codec.encode(noise(), 16_000)
+    plain = codec.to_bytes(encoded)
+    codec.token_model = statistics_of(codec, noise())
+    assert len(codec.to_bytes(encoded)) < len(plain)
+    assert codec.from_bytes(codec.to_bytes(encoded)) == encoded
+    assert codec.from_bytes(plain) == encoded
 
 
 def test_random_presets_are_the_same_every_time() -> None:

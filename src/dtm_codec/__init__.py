@@ -4,8 +4,8 @@ from dtm_codec import DTMCodec
 
 codec = DTMCodec.from_pretrained()
 encoded = codec.encode(audio, sample_rate, bitrate=800)
-encoded.save("speech.dtm")
-audio = codec.decode(encoded)  # at codec.config.sample_rate
+codec.save(encoded, "speech.dtm")
+audio = codec.decode(codec.load("speech.dtm"))  # at codec.config.sample_rate
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DTMCodec: the network with everything around it that turns speech into tokens and back.
+"""DTMCodec: a network, and everything around it that turns speech into tokens and files, and back.
 
 Utterances of any lengths are packed end to end, without padding; long ones take memory for one piece and their
 Stage-1 vectors.
@@ -6,10 +6,10 @@ Stage-1 vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,12 @@ import torch
 from torch import Tensor
 
 from . import hub
+from .bitstream.token_coder import TokenModel
 from .config import CodecConfig, SelectorConfig
-from .encoded import Encoded, Layout
+from .encoded import Encoded, Layout, Mode
 from .errors import ModelError, RateError
+from .files import write_atomically
+from .grouping import grouped
 from .network import Network
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
@@ -27,33 +30,19 @@ from .selectors import Selector, build
 from .selectors.stride import Stride
 from .speech.audio import Samples, as_mono, check_sample_rate, resample
 
-if TYPE_CHECKING:
-    from .bitstream.token_coder import TokenModel
-
-Item = TypeVar("Item")
-
 DEFAULT_S_MAX = 4
 """Span limit of the segmenting selectors when the model's own selector has none (CodecSlime, VARSTok)."""
 
 
-@dataclass(frozen=True)
-class _Version:
-    """Which weights and token statistics a codec has, as far as that can be told without reading them."""
-
-    weights: tuple[tuple[int, int], ...]
-    token_model: TokenModel | None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Version) and self.weights == other.weights and self.token_model is other.token_model
-
-
-class DTMCodec(Network):
+class DTMCodec:
     """A speech codec whose tokens come where speech changes."""
 
     def __init__(self, config: CodecConfig) -> None:
-        super().__init__(config)
+        """Untrained; `from_pretrained` loads one that can be used."""
+        self.network = Network(config).eval().requires_grad_(False)
         self.token_model: TokenModel | None = None
-        self._identity: tuple[_Version, str] | None = None
+        """Statistics of tokens, for smaller files."""
+        self._identity: tuple[object, str] = (None, "")
 
     # The two halves
 
@@ -108,7 +97,7 @@ class DTMCodec(Network):
         signals = [resample(as_mono(x), sample_rate, self.config.sample_rate) for x in utterances]
         encoded = [
             e
-            for group in _grouped(signals, self._steps(signals), self.piece)
+            for group in grouped(signals, lambda x: self.layout.steps(x.size), self.network.piece)
             for e in self._encode_group(group, chosen, request)
         ]
         return encoded if isinstance(audio, list | tuple) else encoded[0]
@@ -126,14 +115,11 @@ class DTMCodec(Network):
         for e in batch:
             self._check_mine(e)
         decoded = []
-        for group in _grouped(batch, [e.mask.size for e in batch], self.piece):
-            masks = [torch.from_numpy(e.mask) for e in group]
-            lengths = tuple(mask.numel() for mask in masks)
-            mask = torch.cat(masks).to(self.tau.device)
-            packed = self._kept_positions(mask, lengths)
-            codes = torch.from_numpy(np.concatenate([e.codes for e in group])).to(self.tau.device)
-            h = self.dec1.in_pieces(packed.with_values(self.quantizer.decode(codes)), self.piece)
-            signals = self._synthesize(h, mask, lengths)
+        for group in grouped(batch, lambda e: e.mask.size, self.network.piece):
+            lengths = tuple(e.mask.size for e in group)
+            mask = self._tensor(np.concatenate([e.mask for e in group]))
+            codes = self._tensor(np.concatenate([e.codes for e in group]))
+            signals = self.network.synthesize(codes, mask, lengths)
             decoded += [x[: e.num_samples].cpu().numpy() for x, e in zip(signals, group, strict=True)]
         return decoded if isinstance(encoded, list | tuple) else decoded[0]
 
@@ -141,20 +127,44 @@ class DTMCodec(Network):
     def embed(self, encoded: Encoded) -> Tensor:
         """Quantized embeddings z2_hat of an utterance, as probes of its content use them. -> (K, D)"""
         self._check_mine(encoded)
-        return self.quantizer.decode(torch.from_numpy(encoded.codes).to(self.tau.device))
+        return self.network.quantizer.decode(self._tensor(encoded.codes))
 
     @torch.inference_mode()
     def stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Tensor:
         """Stage-1 vectors z1 of one utterance, what the paper's selectors look at. -> (N, D)"""
-        return self._stage1([self._signal(audio, sample_rate)], self.config.selector)[0]
+        return self.network.analyse([self._signal(audio, sample_rate)], "z1")[0]
 
     @torch.inference_mode()
     def selector_statistics(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Tensor:
         """What the model's selector decides on, for one utterance. -> (N, C)"""
-        return self.selector.statistics(self._stage1([self._signal(audio, sample_rate)], self.config.selector)[1])
+        _, features, _ = self.network.analyse([self._signal(audio, sample_rate)], self.config.selector.features)
+        return self.network.selector.statistics(features)
 
     def _signal(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Tensor:
         return torch.from_numpy(resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate))
+
+    def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.network.tau.device)
+
+    # Files
+
+    def to_bytes(self, encoded: Encoded, mode: Mode = "compact") -> bytes:
+        """The `.dtm` file of an utterance; compact ones are packed with this model's token statistics."""
+        return encoded.to_bytes(mode, self.token_model)
+
+    def from_bytes(self, data: bytes) -> Encoded:
+        """Read a `.dtm` file of this model."""
+        encoded = Encoded.from_bytes(data, self.token_model)
+        self._check_mine(encoded)
+        return encoded
+
+    def save(self, encoded: Encoded, path: str | PathLike[str], mode: Mode = "compact") -> None:
+        """Write a `.dtm` file under a temporary name, then rename it."""
+        write_atomically(path, self.to_bytes(encoded, mode))
+
+    def load(self, path: str | PathLike[str]) -> Encoded:
+        """Read the `.dtm` file at `path`."""
+        return self.from_bytes(Path(path).read_bytes())
 
     # Models as folders
 
@@ -167,37 +177,41 @@ class DTMCodec(Network):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(hub.RANDOM_SEED)
             codec = cls(loaded.config)
-        if loaded.tensors is not None:
-            hub.fill(codec, loaded.tensors, loaded.origin)
-            codec.token_model = loaded.token_model
-        codec.eval().requires_grad_(False).to(device)
-        if loaded.tensors is not None:
-            codec._identify_as(loaded.model_id)
+        if loaded.tensors is None:
+            return codec.to(device)
+        hub.fill(codec.network, loaded.tensors, loaded.origin)
+        codec.token_model = loaded.token_model
+        codec.to(device)
+        codec._identity = (codec._weights_version(), loaded.model_id)
         return codec
 
     def save_pretrained(self, folder: str | PathLike[str], dtype: torch.dtype = torch.float32) -> str:
         """Write weights, configuration and token statistics into `folder`; returns the model id of what was written."""
-        return hub.save(self, folder, dtype)
+        return hub.save(self.network, self.token_model, folder, dtype)
+
+    def to(self, device: str | torch.device) -> DTMCodec:
+        """Move the network to a device."""
+        self.network.to(device)
+        return self
+
+    @property
+    def config(self) -> CodecConfig:
+        return self.network.config
 
     @property
     def model_id(self) -> str:
-        """Name and fingerprint of the weights, as in 's-vfr-50:1f3a'. Files carry it; only this model decodes them."""
-        if self._identity is None or self._identity[0] != self._weights_version():
-            self._identify_as(hub.identify(self))
-        assert self._identity is not None
+        """Name and fingerprint of the weights, as in 's-vfr-50:1f3a5c7e'. Files carry it; only this model decodes
+        them."""
+        version = self._weights_version()
+        if self._identity[0] != version:
+            self._identity = (version, hub.identify(self.network))
         return self._identity[1]
 
-    def _identify_as(self, model_id: str) -> None:
-        """Take this id until a weight changes, and let files of that id use the token statistics."""
-        self._identity = (self._weights_version(), model_id)
-        hub.register_token_model(model_id, self.token_model)
-
-    def _weights_version(self) -> _Version:
-        """Changes when a weight or the token statistics are replaced, or a weight changes in place. (A change through
-        `.data` is hidden from torch and from this.)"""
-        weights = self.state_dict(keep_vars=True).values()
-        versions = tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
-        return _Version(versions, self.token_model)
+    def _weights_version(self) -> tuple[tuple[int, int], ...]:
+        """Differs after a weight was replaced or changed in place. (A change through `.data` is hidden from torch and
+        from this.)"""
+        weights = self.network.state_dict(keep_vars=True).values()
+        return tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
 
     @property
     def layout(self) -> Layout:
@@ -211,7 +225,7 @@ class DTMCodec(Network):
     @property
     def num_parameters(self) -> int:
         """Trainable numbers."""
-        return sum(p.numel() for p in self.parameters())
+        return sum(p.numel() for p in self.network.parameters())
 
     # Encoding
 
@@ -233,26 +247,23 @@ class DTMCodec(Network):
     @torch.inference_mode()
     def _encode_group(self, signals: list[Samples], chosen: SelectorConfig, request: RateRequest) -> list[Encoded]:
         """Encode a few short utterances, or one long one."""
-        z1, features = self._stage1([torch.from_numpy(x) for x in signals], chosen)
-        lengths = self._steps(signals)
-        masks, layouts = self._select(signals, torch.split(features, list(lengths)), chosen, request)
-        kept = self._kept(z1, torch.cat(masks), lengths)
+        z1, features, timeline = self.network.analyse([torch.from_numpy(x) for x in signals], chosen.features)
+        masks, layouts = self._select(signals, torch.split(features, list(timeline.lengths)), chosen, request)
+        mask = torch.cat(masks)
+        z1_kept = self.network.down(z1, mask)
         del z1, features  # the largest tensors of a long utterance
-        codes = self.quantizer.encode(self.enc2.in_pieces(kept, self.piece)).cpu().numpy()
-        ends = np.cumsum(kept.lengths)[:-1]
+        codes = self.network.quantize(z1_kept, mask, timeline).cpu().numpy()
+        ends, model_id = np.cumsum([int(own.sum()) for own in masks])[:-1], self.model_id
         return [
-            Encoded(own_codes, own_mask.cpu().numpy(), signal.size, self.model_id, layout)
+            Encoded(own_codes, own_mask.cpu().numpy(), signal.size, model_id, layout)
             for own_codes, own_mask, signal, layout in zip(np.split(codes, ends), masks, signals, layouts, strict=True)
         ]
-
-    def _steps(self, signals: list[Samples]) -> tuple[int, ...]:
-        return tuple(self.layout.steps(x.size) for x in signals)
 
     def _select(
         self, signals: list[Samples], features: Sequence[Tensor], chosen: SelectorConfig, request: RateRequest
     ) -> tuple[list[Tensor], list[Layout]]:
         """Keep mask of each utterance, and the layout that it makes. features: (N, D or bands) each"""
-        selector = self.selector if chosen == self.config.selector else build(chosen)
+        selector = self.network.selector if chosen == self.config.selector else build(chosen)
         masks, layouts = [], []
         for signal, own_features in zip(signals, features, strict=True):
             statistics = selector.statistics(own_features)
@@ -273,8 +284,8 @@ class DTMCodec(Network):
             return request.tau
         if not request.is_open:
             target = request.tokens(num_samples, self._layout(None), selector.s_max)
-        elif selector is self.selector and not self.tau.isnan():
-            return float(self.tau)
+        elif selector is self.network.selector and not self.network.tau.isnan():
+            return float(self.network.tau)
         else:
             target = max(1, round(self.config.keep_ratio * statistics.shape[0]))
         return calibrate(selector, [statistics], target).tau
@@ -286,17 +297,3 @@ class DTMCodec(Network):
             raise ModelError(f"encoded by model {encoded.model_id!r}; this is model {self.model_id!r}")
         if encoded.codes.max() >= self.config.quantizer.codebook_size:
             raise ModelError(f"code {encoded.codes.max()}; allowed: 0 ... {self.config.quantizer.codebook_size - 1}")
-
-
-def _grouped(items: Sequence[Item], steps: Sequence[int], most: int) -> Iterator[list[Item]]:
-    """Neighbours together, up to `most` steps in all."""
-    group: list[Item] = []
-    held = 0
-    for item, count in zip(items, steps, strict=True):
-        if group and held + count > most:
-            yield group
-            group, held = [], 0
-        group.append(item)
-        held += count
-    if group:
-        yield group

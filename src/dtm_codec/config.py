@@ -39,7 +39,7 @@ _NAME = re.compile(rf"[a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}")
 
 @dataclass(frozen=True)
 class SelectorConfig(Validated):
-    """Which Stage-1 frames are kept (paper Section 3.3 and Table 5). The selector can be swapped at inference."""
+    """Which Stage-1 frames are kept (paper Section 3.3 and Table 6). The selector can be swapped at inference."""
 
     name: SelectorName = "ple"
     """ple | stride | random | threshold | peaks | greedy | dp | lagrangian"""

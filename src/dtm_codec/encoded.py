@@ -1,45 +1,19 @@
-"""One encoded utterance: what `encode` returns, `bitstream` writes and `decode` takes."""
+"""One encoded utterance: what `encode` returns, a file holds and `decode` takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from .bitstream import container
+from .bitstream.container import Content, File, Mode
+from .bitstream.token_coder import TokenModel
 from .errors import BitstreamError
+from .layout import Bits, Layout
 
-if TYPE_CHECKING:
-    from .bitstream.token_coder import TokenModel
-    from .rate.accounting import Bits
-
-Mode = Literal["compact", "raw"]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a model's stream is laid out in time and in bits: what a file costs is known without its model."""
-
-    sample_rate: int
-    hop_length: int
-    """Samples per Stage-1 step."""
-    token_bits: int
-    """b of Eq. 5: bits of one code in fixed width."""
-    stride: int | None
-    """Steps per token at a fixed rate (no mask is sent), or None at a variable rate."""
-
-    def steps(self, num_samples: int) -> int:
-        """N, the Stage-1 steps of that many samples: the last one may be partly filled."""
-        return -(-num_samples // self.hop_length)
-
-    def fixed_mask(self, steps: int) -> npt.NDArray[np.bool_]:
-        """The keep mask of a fixed-rate stream."""
-        assert self.stride is not None
-        mask = np.zeros(steps, dtype=np.bool_)
-        mask[:: self.stride] = True
-        return mask
+__all__ = ["Bits", "Encoded", "Layout", "Mode"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +27,11 @@ class Encoded:
     num_samples: int
     """Length of the audio at the model's sample rate."""
     model_id: str
-    """Name and fingerprint of the model that made it, as in 's-vfr-50:1f3a'."""
+    """Name and fingerprint of the model that made it, as in 's-vfr-50:1f3a5c7e'."""
     layout: Layout
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "codes", whole_numbers(self.codes, "codes"))
+        object.__setattr__(self, "codes", _whole_numbers(self.codes, "codes"))
         object.__setattr__(self, "mask", np.ascontiguousarray(self.mask, dtype=np.bool_))
         if not isinstance(self.num_samples, int | np.integer) or self.num_samples < 1:
             raise BitstreamError(f"num_samples = {self.num_samples!r}; allowed: a whole number >= 1")
@@ -91,13 +65,13 @@ class Encoded:
 
         num_samples: if the last step is not full; else the length is that of all steps.
         """
-        spans = whole_numbers(durations, "durations")
+        spans = _whole_numbers(durations, "durations")
         if spans.ndim != 1 or spans.size == 0 or spans.min() < 1:
             raise BitstreamError(f"durations {spans.tolist()}; allowed: 1 or more steps each, of 1 token or more")
         mask = np.zeros(int(spans.sum()), np.bool_)
         mask[np.cumsum(spans) - spans] = True
         samples = mask.size * layout.hop_length if num_samples is None else num_samples
-        return cls(whole_numbers(tokens, "tokens"), mask, samples, model_id, layout)
+        return cls(_whole_numbers(tokens, "tokens"), mask, samples, model_id, layout)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -130,38 +104,28 @@ class Encoded:
     @property
     def bits(self) -> Bits:
         """Content and position bits as the paper counts them (Eq. 5)."""
-        from .rate.accounting import count
+        return self.layout.bits(self.codes.size, self.mask.size)
 
-        return count(self)
+    def to_file(self, mode: Mode = "compact", token_model: TokenModel | None = None) -> File:
+        """The `.dtm` file of this utterance: its bytes, and what they cost.
+
+        Anyone can read it without the model, unless `token_model` is given in compact mode: that makes it smaller,
+        and it is then needed to read the file. `DTMCodec.to_bytes` gives its own.
+        """
+        content = Content(self.codes, self.mask, self.num_samples, self.model_id, self.layout)
+        return container.write(content, mode, token_model)
 
     def to_bytes(self, mode: Mode = "compact", token_model: TokenModel | None = None) -> bytes:
-        """The `.dtm` file of this utterance; `token_model` defaults to the one its model has registered."""
-        from .bitstream import container
+        """The bytes of `to_file`."""
+        return self.to_file(mode, token_model).data
 
-        return container.write(self, mode, token_model)
-
-    @staticmethod
-    def from_bytes(data: bytes, token_model: TokenModel | None = None) -> Encoded:
+    @classmethod
+    def from_bytes(cls, data: bytes, token_model: TokenModel | None = None) -> Encoded:
         """Read a `.dtm` file; anything else raises `BitstreamError`."""
-        from .bitstream import container
-
-        return container.read(data, token_model)
-
-    def save(self, path: str | PathLike[str], mode: Mode = "compact", **options: Any) -> None:
-        """Write a `.dtm` file under a temporary name, then rename it."""
-        from .files import write_atomically
-
-        write_atomically(path, self.to_bytes(mode, **options))
-
-    @staticmethod
-    def load(path: str | PathLike[str], **options: Any) -> Encoded:
-        """Read the `.dtm` file at `path`."""
-        from pathlib import Path
-
-        return Encoded.from_bytes(Path(path).read_bytes(), **options)
+        return cls(*container.read(data, token_model))
 
 
-def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
+def _whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     """Integers of any kind as int64; other numbers are refused rather than rounded."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":

@@ -1,7 +1,7 @@
 """Models as folders: `config.json` and `model.safetensors`, never pickle.
 
-A model's identity is its short name and two bytes of a hash over configuration and weights: 's-vfr-50:1f3a'. Files
-carry it, so that no other weights ever decode them by mistake.
+A model's identity is its short name and 32 bits of a hash over configuration and weights: 's-vfr-50:1f3a5c7e'. Files
+carry it, so that other weights refuse them. Token statistics are not part of it: they only pack files.
 """
 
 from __future__ import annotations
@@ -9,23 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from .bitstream import token_coder
 from .bitstream.token_coder import TokenModel
 from .config import PRESETS, CodecConfig, preset
 from .errors import ConfigError, ModelError
 from .files import atomic_path, write_atomically
-
-if TYPE_CHECKING:
-    from .codec import DTMCodec
+from .network import Network
 
 DEFAULT_MODEL = "small"
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -45,8 +43,11 @@ class LoadedModel:
     config: CodecConfig
     tensors: dict[str, Tensor] | None
     token_model: TokenModel | None
-    model_id: str
     origin: str
+
+    @cached_property
+    def model_id(self) -> str:
+        return _model_id(self.config, self.tensors or {})
 
 
 def bundled_models() -> dict[str, Path]:
@@ -67,7 +68,7 @@ def load(name_or_folder: str | PathLike[str]) -> LoadedModel:
     if not isinstance(name_or_folder, str):
         return read_folder(Path(name_or_folder))
     if name_or_folder.startswith("random:"):
-        return LoadedModel(preset(name_or_folder.removeprefix("random:")), None, None, "", name_or_folder)
+        return LoadedModel(preset(name_or_folder.removeprefix("random:")), None, None, name_or_folder)
     return read_folder(find(name_or_folder))
 
 
@@ -112,16 +113,15 @@ def read_folder(folder: Path) -> LoadedModel:
         tensors = safetensors.torch.load_file(weights_path)
     except safetensors.SafetensorError as error:
         raise ModelError(f"{weights_path}: not a safetensors file ({error})") from None
-    model_id = _model_id(config, tensors)
     prefix = TOKEN_MODEL_PREFIX
     arrays = {key.removeprefix(prefix): tensors.pop(key).numpy() for key in sorted(tensors) if key.startswith(prefix)}
     token_model = TokenModel.from_arrays(arrays) if arrays else None
-    return LoadedModel(config, tensors, token_model, model_id, str(folder))
+    return LoadedModel(config, tensors, token_model, str(folder))
 
 
-def fill(codec: DTMCodec, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy weights into a codec; a missing, foreign or misshapen tensor is an error that names it."""
-    own = _inference_state(codec)
+def fill(network: Network, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy weights into a network; a missing, foreign or misshapen tensor is an error that names it."""
+    own = _inference_state(network)
     missing, foreign = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
     if missing or foreign:
         raise ModelError(
@@ -141,49 +141,53 @@ def fill(codec: DTMCodec, tensors: dict[str, Tensor], origin: str) -> None:
             tensor.copy_(tensors[name])
 
 
-def save(codec: DTMCodec, folder: str | PathLike[str], dtype: torch.dtype) -> str:
+def save(network: Network, token_model: TokenModel | None, folder: str | PathLike[str], dtype: torch.dtype) -> str:
     """Write a model folder and return the id of what was written."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    tensors = _stored(codec, dtype)
+    weights = _stored(network, dtype)
+    arrays = {} if token_model is None else token_model.to_arrays()
+    statistics = {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
     with atomic_path(path / WEIGHTS_FILE) as temporary:
-        safetensors.torch.save_file(tensors, temporary)
-    write_atomically(path / CONFIG_FILE, (json.dumps(codec.config.to_dict(), indent=2) + "\n").encode())
-    return _model_id(codec.config, tensors)
+        safetensors.torch.save_file(weights | statistics, temporary)
+    write_atomically(path / CONFIG_FILE, (json.dumps(network.config.to_dict(), indent=2) + "\n").encode())
+    return _model_id(network.config, weights)
 
 
-def identify(codec: DTMCodec) -> str:
+def identify(network: Network) -> str:
     """The id that `save` in float32 would give."""
-    return _model_id(codec.config, _stored(codec, torch.float32))
+    return _model_id(network.config, _stored(network, torch.float32))
 
 
-def register_token_model(model_id: str, token_model: TokenModel | None) -> None:
-    """Let `.dtm` files of that model be read and written with its token statistics."""
-    if token_model is not None:
-        token_coder.register(model_id, token_model)
+def _inference_state(network: Network) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in network.state_dict().items() if name not in TRAINING_ONLY}
 
 
-def _inference_state(codec: DTMCodec) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in codec.state_dict().items() if name not in TRAINING_ONLY}
-
-
-def _stored(codec: DTMCodec, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Weights in `dtype`; tau stays float64, the token statistics integers."""
-    tensors = {
+def _stored(network: Network, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Weights in `dtype`; tau stays float64."""
+    return {
         name: (tensor.to(dtype) if tensor.dtype == torch.float32 else tensor).contiguous().cpu()
-        for name, tensor in _inference_state(codec).items()
+        for name, tensor in _inference_state(network).items()
     }
-    if codec.token_model is not None:
-        arrays = codec.token_model.to_arrays()
-        tensors |= {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
-    return tensors
 
 
 def _model_id(config: CodecConfig, tensors: dict[str, Tensor]) -> str:
-    """Hashes values, not their storage: weights from a half-precision file are the same in float32, on any device."""
-    digest = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode())
+    """Hashes values, not their storage: weights from a half-precision file are the same in float32, on any device.
+
+    Of the configuration, only what differs from the defaults counts. So a new option leaves old models their ids.
+    """
+    changes = _difference(config.to_dict(), CodecConfig().to_dict())
+    digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode())
     for name in sorted(tensors):
         values = tensors[name].float() if tensors[name].dtype in (torch.float16, torch.bfloat16) else tensors[name]
         digest.update(f"{name} {values.dtype} {list(values.shape)}".encode())
         digest.update(values.flatten().view(torch.uint8).numpy().data)
-    return f"{config.name}:{digest.hexdigest()[:4]}"
+    return f"{config.name}:{digest.hexdigest()[:8]}"
+
+
+def _difference(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _difference(value, defaults[key]) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if value != defaults[key]
+    }

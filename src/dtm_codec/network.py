@@ -2,47 +2,52 @@
 
     x -STFT-> S -Enc1-> z1 -DTM-> z1_kept -Enc2-> z2 -VQ-> z2_hat -Dec1-> h -Up-> z1_hat -Dec2-> spec_hat -iSTFT-> x_hat
 
-`forward` is the whole chain, for training on crops of equal length. Its first and last third are also here for
-utterances of any lengths, packed end to end, in pieces that bound the memory: attention has a finite reach, so a piece
-computed with its reach around it is exact.
+`forward` is the whole chain, for training on crops of equal length. `analyse`, `quantize` and `synthesize` are its
+three parts for utterances of any lengths, packed end to end. They compute in pieces, which bounds the memory: attention
+has a finite reach, so a piece computed with its reach around it is exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .config import CodecConfig, SelectorConfig
-from .nn.packed import Packed
-from .nn.pitch import Pulses, predicted_pitch
-from .nn.quantizers import FiniteScalarQuantizer, QuantizerOutput, VectorQuantizer, build_quantizer
+from .config import CodecConfig, SelectorFeatures
+from .nn.heads import Head, SpectralHead
+from .nn.pitch import Pulses
+from .nn.quantizers import build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler, segment_of
 from .nn.source_filter import SourceFilterHead
-from .nn.spectral import FrontEnd, SpectralHead, frame_signal, mel_filterbank, overlap_add
+from .nn.spectral import FrontEnd, frame_signal, mel_filterbank, overlap_add
+from .nn.timeline import Timeline
 from .nn.transformer import TransformerStack
 from .rate.calibration import calibrate
 from .selectors import build
+
+HEADS: dict[str, type[Head]] = {"istft": SpectralHead, "source-filter": SourceFilterHead}
 
 SELECTOR_MELS = 40
 """Bands of the log-mel spectrogram that a selector may look at instead of z1."""
 
 
-@dataclass(frozen=True)
-class CodecOutput:
-    """What training needs of a forward pass."""
+class CodecOutput(NamedTuple):
+    """What training needs of a forward pass. A flat tuple, because Fabric and DDP look for tensors in those."""
 
     audio: Tensor
     """(B, T) reconstruction"""
     mask: Tensor
     """(B, N) bool, True = kept"""
-    quantizer: QuantizerOutput
-    """Codes of all kept steps, (sum K,), and the quantizer's loss."""
+    codes: Tensor
+    """(sum K,) of all kept steps"""
+    latents: Tensor
+    """(sum K, d) what was quantized, detached"""
+    quantizer_loss: Tensor
     pitch_logits: Tensor | None
-    """(B N, bins) of a source-filter head"""
+    """(B N, bins) of a head that predicts pitch"""
 
 
 class Network(nn.Module):
@@ -68,12 +73,11 @@ class Network(nn.Module):
         self.dec1 = self._stack(config.dec1_layers)
         self.up = build_upsampler(config.upsampler, config.dim, config.stride)
         self.dec2 = self._stack(config.dec2_layers)
-        self.head: SpectralHead | SourceFilterHead
-        if config.head == "istft":
-            self.head = SpectralHead(config.n_fft, config.hop_length, config.dim)
-        else:
-            self.head = SourceFilterHead(config.n_fft, config.hop_length, config.dim, config.sample_rate)
+        self.head = HEADS[config.head](config)
         self.apply(_initialize)
+        # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
+        nn.init.normal_(self.quantizer.project_out.weight)
+        self.head.initialize()
         tau = {"stride": float(config.stride), "random": 1 / config.keep_ratio}.get(config.selector.name, torch.nan)
         self.register_buffer("tau", torch.tensor(tau, dtype=torch.float64))
         filters = mel_filterbank(config.sample_rate, config.n_fft, SELECTOR_MELS).T.contiguous()
@@ -95,49 +99,48 @@ class Network(nn.Module):
     def forward(self, audio: Tensor, pitch: Tensor | None = None) -> CodecOutput:
         """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a
         source-filter head shall follow instead of its own."""
-        z1, features, lengths = self._stage1_of_crops(audio)
-        mask = self.selector.select(features, list(lengths), float(self.tau), self.training)  # (B N,)
-        z2 = self.enc2(self._kept(z1.values, mask, lengths))
+        z1, features, timeline = self._stage1_of_crops(audio)
+        mask = self.selector.select(features, list(timeline.lengths), float(self.tau), self.training)  # (B N,)
+        kept = self._kept(timeline, mask)
+        z2 = self.enc2(self.down(z1, mask), kept)
         quantized = self.quantizer(z2)
-        h = self.dec1(self._kept_positions(mask, lengths).with_values(quantized.values))
+        h = self.dec1(quantized.values, kept)
         z1_hat = self.up(h, mask)
-        y = self.dec2(z1.with_values(z1_hat))
-        pitch_logits = None
-        if isinstance(self.head, SourceFilterHead):
-            pitch_logits = self.head.pitch_logits(y)
-            hertz = predicted_pitch(pitch_logits) if pitch is None else pitch.flatten()
-            frames = self.head(y, z1.positions, self.head.pulses(hertz, z1.positions))
-        else:
-            frames = self.head(y)
-        frames = frames.view(audio.shape[0], -1, self.config.n_fft)  # (B, N, n_fft)
-        return CodecOutput(self.head.synthesize(frames), mask.view(audio.shape[0], -1), quantized, pitch_logits)
+        y = self.dec2(z1_hat, timeline)
+        frames, pitch_logits, _ = self.head(y, timeline.positions, None if pitch is None else pitch.flatten())
+        return CodecOutput(
+            audio=self.head.synthesize(frames.view(audio.shape[0], -1, self.config.n_fft)),
+            mask=mask.view(audio.shape[0], -1),
+            codes=quantized.codes,
+            latents=quantized.latents,
+            quantizer_loss=quantized.loss,
+            pitch_logits=pitch_logits,
+        )
 
     @torch.no_grad()
     def calibrated_tau(self, audio: Tensor) -> float:
         """The tau at which these crops, taken together, have the configured keep ratio. audio: (B, T)"""
-        _, features, lengths = self._stage1_of_crops(audio)
-        statistics = [self.selector.statistics(x) for x in torch.split(features, list(lengths))]
-        return calibrate(self.selector, statistics, round(self.config.keep_ratio * sum(lengths))).tau
+        _, features, timeline = self._stage1_of_crops(audio)
+        statistics = [self.selector.statistics(x) for x in torch.split(features, list(timeline.lengths))]
+        return calibrate(self.selector, statistics, round(self.config.keep_ratio * sum(timeline.lengths))).tau
 
-    def _stage1_of_crops(self, audio: Tensor) -> tuple[Packed, Tensor, tuple[int, ...]]:
+    def _stage1_of_crops(self, audio: Tensor) -> tuple[Tensor, Tensor, Timeline]:
         frames = frame_signal(audio, self.config.n_fft, self.config.hop_length)  # (B, N, n_fft)
-        lengths = (frames.shape[1],) * frames.shape[0]
+        timeline = Timeline.consecutive((frames.shape[1],) * frames.shape[0], audio.device)
         frames = frames.flatten(0, 1)
         spectrum = self.front_end.spectrum(frames)
-        packed = Packed.consecutive(self.front_end(spectrum, frames), lengths)
-        z1 = self.enc1(packed)
-        return packed.with_values(z1), self._selector_features(self.config.selector, z1, spectrum), lengths
+        z1 = self.enc1(self.front_end(spectrum, frames), timeline)
+        return z1, self._selector_features(self.config.selector.features, z1, spectrum), timeline
 
-    def _stage1(self, signals: list[Tensor], chosen: SelectorConfig) -> tuple[Tensor, Tensor]:
-        """z1 and what the selector looks at, in pieces. -> (sum N, D), (sum N, D or bands)"""
+    def analyse(self, signals: list[Tensor], looked_at: SelectorFeatures) -> tuple[Tensor, Tensor, Timeline]:
+        """z1 and what a selector looks at. signals: (T,) each -> (sum N, D), (sum N, D or bands), and where they are"""
         hop, reach = self.config.hop_length, self.enc1.reach
-        frames, lengths = [], []
+        frames = []
         for signal in signals:
             audio = nn.functional.pad(signal.to(self.tau.device), (0, -signal.numel() % hop))
             frames.append(frame_signal(audio, self.config.n_fft, hop))  # a view: overlapping frames take no memory
-            lengths.append(frames[-1].shape[0])
-        total = sum(lengths)
-        timeline = Packed.consecutive(self.tau.new_empty(total, 0), tuple(lengths))
+        timeline = Timeline.consecutive(tuple(len(own) for own in frames), self.tau.device)
+        total = sum(timeline.lengths)
         z1 = torch.empty(total, self.config.dim, device=self.tau.device)
         features = []
         for start in range(0, total, self.piece):
@@ -146,39 +149,36 @@ class Network(nn.Module):
             rows = _rows(frames, begin, end)
             spectrum = self.front_end.spectrum(rows)
             inner = slice(start - begin, stop - begin)
-            z1[start:stop] = self.enc1(timeline.slice(begin, end).with_values(self.front_end(spectrum, rows)))[inner]
-            features.append(self._selector_features(chosen, z1[start:stop], spectrum[inner]))
-        return z1, z1 if chosen.features == "z1" else torch.cat(features)
+            z1[start:stop] = self.enc1(self.front_end(spectrum, rows), timeline.slice(begin, end))[inner]
+            features.append(self._selector_features(looked_at, z1[start:stop], spectrum[inner]))
+        return z1, z1 if looked_at == "z1" else torch.cat(features), timeline
 
-    def _selector_features(self, chosen: SelectorConfig, z1: Tensor, spectrum: Tensor) -> Tensor:
-        if chosen.features == "z1":
+    def _selector_features(self, looked_at: SelectorFeatures, z1: Tensor, spectrum: Tensor) -> Tensor:
+        if looked_at == "z1":
             return z1.detach().float()
         with torch.autocast(spectrum.device.type, enabled=False):
             return torch.log(spectrum.abs() @ self.mel_filters + 1e-5)
 
-    def _kept(self, z1: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Packed:
-        return self._kept_positions(mask, lengths).with_values(self.down(z1, mask))
+    def _kept(self, timeline: Timeline, mask: Tensor) -> Timeline:
+        """Where Stage 2 sees the kept steps: at their times, or at their ranks."""
+        kept = timeline.kept(mask)
+        return Timeline.consecutive(kept.lengths, mask.device) if self.config.stage2_positions == "rank" else kept
 
-    def _kept_positions(self, mask: Tensor, lengths: tuple[int, ...]) -> Packed:
-        """Where the kept steps stand in time, or in rank. The values are empty."""
-        kept = tuple(int(m.sum()) for m in torch.split(mask, list(lengths)))
-        empty = torch.empty(sum(kept), 0, device=mask.device)
-        ranks = Packed.consecutive(empty, kept)
-        if self.config.stage2_positions == "rank":
-            return ranks
-        times = torch.cat([torch.arange(n, device=mask.device) for n in lengths])
-        return replace(ranks, positions=times[mask])
+    def quantize(self, z1_kept: Tensor, mask: Tensor, timeline: Timeline) -> Tensor:
+        """Codes of the kept steps. z1_kept: (sum K, D) from `down`, mask: (sum N,) -> (sum K,)"""
+        return self.quantizer.encode(self.enc2.in_pieces(z1_kept, self._kept(timeline, mask), self.piece))
 
-    def _synthesize(self, h: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
-        """Up, Dec2 and iSTFT in pieces. h: (sum K, D), mask: (sum N,) -> audio of each utterance, (N hop,)"""
+    def synthesize(self, codes: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
+        """Speech of each utterance, (N hop,). codes: (sum K,), mask: (sum N,); lengths: N of each"""
+        timeline = Timeline.consecutive(lengths, mask.device)
+        h = self.dec1.in_pieces(self.quantizer.decode(codes), self._kept(timeline, mask), self.piece)
         hop, overlap, reach = self.config.hop_length, self.config.n_fft // self.config.hop_length, self.dec2.reach
         total = mask.numel()
-        timeline = Packed.consecutive(self.tau.new_empty(total, 0), lengths)
         segments, starts = segment_of(mask), mask.nonzero().squeeze(1)
         sums = [torch.zeros((n + overlap - 1) * hop, device=mask.device) for n in lengths]
         envelopes = [torch.zeros_like(x) for x in sums]
         utterance_starts = np.cumsum([0, *lengths])
-        pulses: Pulses | None = None
+        state: Pulses | None = None
         for start in range(0, total, self.piece):
             stop = min(total, start + self.piece)
             begin, end = max(0, start - reach), min(total, stop + reach)
@@ -187,8 +187,8 @@ class Network(nn.Module):
             inside = mask[first:end].clone()
             inside[0] = True
             z1_hat = self.up(h[segments[begin] : segments[end - 1] + 1], inside)[begin - first :]
-            z = self.dec2(timeline.slice(begin, end).with_values(z1_hat))[start - begin : stop - begin]
-            frames, pulses = self.head.render(z, timeline.positions[start:stop], pulses)
+            y = self.dec2(z1_hat, timeline.slice(begin, end))[start - begin : stop - begin]
+            frames, _, state = self.head(y, timeline.positions[start:stop], state=state)
             windows = self.head.window.square().expand_as(frames)
             for i, (low, high) in enumerate(pairwise(utterance_starts)):
                 a, b = max(start, low), min(stop, high)
@@ -205,11 +205,6 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-    elif isinstance(module, VectorQuantizer | FiniteScalarQuantizer):
-        # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
-        nn.init.normal_(module.project_out.weight)
-    elif isinstance(module, SourceFilterHead):
-        module.start_quiet()
 
 
 def _rows(frames: list[Tensor], begin: int, end: int) -> Tensor:

@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.encoded import Encoded, Layout
 
-NAMES = st.from_regex(r"[a-z0-9.\-]{1,9}:[0-9a-f]{4}", fullmatch=True)
+NAMES = st.from_regex(r"[a-z0-9.\-]{1,9}:[0-9a-f]{8}", fullmatch=True)
 
 
-def make(mask: np.ndarray, codes: np.ndarray, layout: Layout, missing: int = 0, model_id: str = "test:0123") -> Encoded:
+def make(
+    mask: np.ndarray, codes: np.ndarray, layout: Layout, missing: int = 0, model_id: str = "test:01234567"
+) -> Encoded:
     """An utterance whose last step lacks `missing` samples."""
     return Encoded(codes, mask, mask.size * layout.hop_length - missing, model_id, layout)
 

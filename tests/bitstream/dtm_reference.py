@@ -3,6 +3,8 @@
 It shares no line and no library with the package: what it reads, another language could. It trusts its input.
 """
 
+import hashlib
+import struct
 import zlib
 from bisect import bisect_right
 from itertools import accumulate
@@ -77,16 +79,23 @@ def decode_tokens(
     return codes
 
 
+def fingerprint(class_of: list[int], transitions: list[list[int]], members: list[int]) -> int:
+    pairs = [frequency for row in transitions for frequency in row]
+    stored = struct.pack(f"<{len(class_of)}h{len(pairs)}i{len(members)}i", *class_of, *pairs, *members)
+    return int.from_bytes(hashlib.sha256(stored).digest()[:2], "big")
+
+
 def read(data: bytes, statistics: dict | None = None) -> dict:
-    assert int.from_bytes(data[-4:], "big") == zlib.crc32(data[:-4])
     assert data[:3] == b"DTM"
-    assert data[3] >> 4 == 1
+    assert data[3] >> 4 == 2
     mask_coded, tokens_coded, fixed_rate = data[3] & 1, data[3] & 2, data[3] & 4
+    difference = int.from_bytes(data[-4:], "big") ^ zlib.crc32(data[:-4])
+    assert difference == (fingerprint(**statistics) if tokens_coded else 0)
     number, name = int.from_bytes(data[4:10], "big"), ""
     for _ in range(9):
         number, letter = divmod(number, 40)
         name = LETTERS[letter] + name
-    position = 13
+    position = 16
 
     def varint() -> int:
         nonlocal position
@@ -99,9 +108,10 @@ def read(data: bytes, statistics: dict | None = None) -> dict:
             if byte < 128:
                 return value
 
-    token_bits = data[12] & 31
-    sample_rate = SAMPLE_RATES[data[12] >> 5] or varint()
-    hop_length, num_samples = varint(), varint()
+    token_bits = data[14] & 31
+    sample_rate = SAMPLE_RATES[data[14] >> 5] or varint()
+    hop_length = 4 * data[15] or varint()
+    num_samples = varint()
     stride = None
     if fixed_rate:
         stride = data[position]
@@ -121,7 +131,7 @@ def read(data: bytes, statistics: dict | None = None) -> dict:
     else:
         codes = [int(bit_string[used + i * token_bits :][:token_bits], 2) for i in range(sum(mask))]
     return {
-        "model_id": f"{name.rstrip(LETTERS[0])}:{data[10:12].hex()}",
+        "model_id": f"{name.rstrip(LETTERS[0])}:{data[10:14].hex()}",
         "sample_rate": sample_rate,
         "hop_length": hop_length,
         "token_bits": token_bits,

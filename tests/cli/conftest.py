@@ -39,7 +39,7 @@ def save_tiny_codec(name: str, folder: Path) -> None:
     """An untrained model of a few thousand parameters, with token statistics of one sound."""
     sizes = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
     torch.manual_seed(0)
-    codec = DTMCodec(replace(preset(name), dim=32, heads=2, mlp_hidden=48, **sizes)).eval()
+    codec = DTMCodec(replace(preset(name), dim=32, heads=2, mlp_hidden=48, **sizes))
     codes = codec.encode(sweep(), 16_000).codes
     codec.token_model = TokenModel.from_counts(
         np.bincount(codes, minlength=codec.config.quantizer.codebook_size) + 0.01

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from cli_support import Run, sweep
 
-from dtm_codec import DTMCodec, Encoded
+from dtm_codec import DTMCodec
 from dtm_codec.speech.audio import audio_info, read_audio, write_audio
 
 INFO_KEYS = {
@@ -57,7 +57,7 @@ def test_the_command_line_gives_what_the_python_api_gives(run: Run, speech: Path
     audio, rate = read_audio(speech)
     expected = codec.encode(audio, rate, token_rate=40)
     assert run("encode", "speech.wav", "-m", model, "--token-rate", 40).code == 0
-    assert Encoded.load("speech.dtm") == expected
+    assert codec.load("speech.dtm") == expected
     assert run("decode", "speech.dtm", "-m", model).code == 0
     np.testing.assert_allclose(read_audio("speech.decoded.wav")[0], codec.decode(expected).clip(-1, 1), atol=1e-4)
 
@@ -133,7 +133,7 @@ def test_a_larger_tau_keeps_fewer_tokens(run: Run, speech: Path, model: Path) ->
 
 def test_another_selector_can_be_asked_for(run: Run, speech: Path, model: Path) -> None:
     run("encode", "speech.wav", "-m", model, "--selector", "stride")
-    assert Encoded.load("speech.dtm").layout.stride == 2
+    assert DTMCodec.from_pretrained(model).load("speech.dtm").layout.stride == 2
     assert json.loads(run("info", "speech.dtm", "--json").stdout)["position_bps"] == 0
 
 
@@ -299,7 +299,7 @@ def test_two_inputs_never_share_an_output(run: Run, speech: Path, model: Path) -
     result = run("encode", "speech.wav", "speech.flac", "-m", model, "--force")
     assert result.code == 1
     assert "speech.dtm is already the output of speech.wav" in result.stderr
-    assert Encoded.load("speech.dtm").num_samples == 16_000
+    assert DTMCodec.from_pretrained(model).load("speech.dtm").num_samples == 16_000
 
 
 def test_a_failure_half_way_leaves_no_file(
@@ -363,7 +363,8 @@ def test_info_says_what_the_file_holds(
     result = run("info", "speech.dtm", "--json")
     facts = json.loads(result.stdout)
     assert facts.keys() == INFO_KEYS
-    encoded, size = Encoded.load("speech.dtm"), Path("speech.dtm").stat().st_size
+    encoded = DTMCodec.from_pretrained(folder).load("speech.dtm")
+    size = Path("speech.dtm").stat().st_size
     assert facts["mode"] == mode
     assert facts["model"] == encoded.model_id
     assert (facts["duration_s"], facts["num_samples"]) == (1.0, 16_000)

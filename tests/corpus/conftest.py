@@ -34,7 +34,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
     config = replace(preset("s-vfr-50"), dim=32, heads=2, mlp_hidden=48, **sizes)
     codec = DTMCodec(replace(config, quantizer=QuantizerConfig(codebook_size=256)))
-    codec.tau.fill_(codec.calibrated_tau(torch.from_numpy(recording(1, 1.0))[None]))
+    codec.network.tau.fill_(codec.network.calibrated_tau(torch.from_numpy(recording(1, 1.0))[None]))
     folder = tmp_path_factory.mktemp("model") / "tiny"
     codec.save_pretrained(folder)
     return folder

@@ -62,7 +62,7 @@ def test_rows_are_what_encode_gives(manifest, tmp_path, tiny_model, codec, speec
         assert written["rates"]["total_bps"] == pytest.approx(600, rel=0.02)
         assert written["tau"] is None
     else:
-        assert written["tau"] == rate.get("tau", float(codec.tau))
+        assert written["tau"] == rate.get("tau", float(codec.network.tau))
 
 
 def test_every_kind_of_corpus_gives_the_same_rows(manifest, tmp_path, tiny_model, speech, rows):

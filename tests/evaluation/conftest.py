@@ -39,7 +39,7 @@ def save_tiny(name: str, folder: Path) -> None:
     layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        DTMCodec(dataclasses.replace(preset(name), **tiny, **layers)).eval().save_pretrained(folder)
+        DTMCodec(dataclasses.replace(preset(name), **tiny, **layers)).save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")

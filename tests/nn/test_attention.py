@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dtm_codec.nn.attention import AttentionPlan, windowed_attention
-from dtm_codec.nn.packed import Packed
+from dtm_codec.nn.timeline import Timeline
 from dtm_codec.nn.transformer import TransformerStack, rotate
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=5).map(tuple)
 
 
 def plan_for(lengths: tuple[int, ...], window: int, head_dim: int = 8) -> AttentionPlan:
-    packed = Packed.consecutive(torch.zeros(sum(lengths), 0), lengths)
-    return AttentionPlan.build(packed, window, head_dim, 10_000.0)
+    return AttentionPlan.build(timeline_of(lengths), window, head_dim, 10_000.0)
+
+
+def timeline_of(lengths: tuple[int, ...]) -> Timeline:
+    return Timeline.consecutive(lengths, torch.device("cpu"))
 
 
 def dense_attention(q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], window: int) -> Tensor:
@@ -68,8 +71,7 @@ def test_rotation_depends_on_relative_position_only() -> None:
     q, k = torch.randn(2, 1, 1, 16, dtype=torch.float64)
     products = []
     for shift in (0, 1234):
-        packed = Packed(torch.zeros(2, 0), (2,), torch.tensor([5 + shift, 12 + shift]))
-        plan = AttentionPlan.build(packed, 64, 16, 10_000.0)
+        plan = AttentionPlan.build(Timeline((2,), torch.tensor([5 + shift, 12 + shift])), 64, 16, 10_000.0)
         pair = rotate(torch.cat([q, k]), plan.cos, plan.sin)
         products.append((pair[0] * pair[1]).sum())
     torch.testing.assert_close(products[0], products[1], atol=1e-3, rtol=0)
@@ -84,9 +86,9 @@ def stack() -> TransformerStack:
 @given(lengths=LENGTHS, piece=st.sampled_from([8, 16, 40]))
 @settings(max_examples=30, deadline=None)
 def test_a_stack_in_pieces_equals_the_whole(stack: TransformerStack, lengths: tuple[int, ...], piece: int) -> None:
-    packed = Packed.consecutive(torch.randn(sum(lengths), 16), lengths)
+    x, timeline = torch.randn(sum(lengths), 16), timeline_of(lengths)
     with torch.no_grad():
-        torch.testing.assert_close(stack.in_pieces(packed, piece), stack(packed), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(stack.in_pieces(x, timeline, piece), stack(x, timeline), atol=1e-5, rtol=1e-5)
 
 
 @given(lengths=LENGTHS)
@@ -94,15 +96,24 @@ def test_a_stack_in_pieces_equals_the_whole(stack: TransformerStack, lengths: tu
 def test_packed_sequences_do_not_see_each_other(stack: TransformerStack, lengths: tuple[int, ...]) -> None:
     values = torch.randn(sum(lengths), 16)
     with torch.no_grad():
-        together = stack(Packed.consecutive(values, lengths)).split(lengths)
-        alone = [stack(Packed.consecutive(x, (len(x),))) for x in values.split(lengths)]
+        together = stack(values, timeline_of(lengths)).split(lengths)
+        alone = [stack(x, timeline_of((len(x),))) for x in values.split(lengths)]
     for a, b in zip(together, alone, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
 def test_late_in_a_long_recording_angles_are_as_exact_as_at_its_start() -> None:
     positions = torch.arange(50) + 40 * 360_000  # 40 hours at 100 Hz
-    plan = AttentionPlan.build(Packed(torch.zeros(50, 1), (50,), positions), 64, 32, 10_000.0)
+    plan = AttentionPlan.build(Timeline((50,), positions), 64, 32, 10_000.0)
     angles = positions[:, None] * 10_000.0 ** -(torch.arange(0, 32, 2).double() / 32)
     torch.testing.assert_close(plan.cos[:, 0].double(), angles.cos(), rtol=0, atol=1e-6)
     torch.testing.assert_close(plan.sin[:, 0].double(), angles.sin(), rtol=0, atol=1e-6)
+
+
+def test_a_timeline_is_cut_and_thinned_with_its_sequences() -> None:
+    timeline = timeline_of((3, 1, 4))
+    assert timeline.positions.tolist() == [0, 1, 2, 0, 0, 1, 2, 3]
+    piece = timeline.slice(2, 6)
+    assert (piece.lengths, piece.positions.tolist()) == ((1, 1, 2), [2, 0, 0, 1])
+    kept = timeline.kept(torch.tensor([1, 0, 1, 1, 1, 0, 0, 1]).bool())
+    assert (kept.lengths, kept.positions.tolist()) == ((2, 1, 2), [0, 2, 0, 0, 3])

@@ -67,19 +67,32 @@ def test_a_constant_pitch_turns_at_its_own_rate() -> None:
 @pytest.mark.parametrize("hertz", [90.0, 200.0])
 def test_the_head_sounds_at_the_pitch_it_is_given(hertz: float) -> None:
     """With no noise and flat pulses the spectrum has peaks at the harmonics and next to nothing between them."""
-    head = SourceFilterHead(4 * HOP, HOP, 8, RATE)
+    head = SourceFilterHead(CodecConfig(hop_length=HOP, dim=8))
     head.requires_grad_(False)
     with torch.no_grad():
         head.project.weight.zero_()
         head.project.bias.zero_()
         head.project.bias[321:642] = -20  # noise
     positions = torch.arange(100)
-    frames = head(torch.zeros(100, 8), positions, head.pulses(torch.full((100,), hertz), positions))
+    frames = head(torch.zeros(100, 8), positions, pitch=torch.full((100,), hertz)).frames
     audio = head.synthesize(frames[None])[0]
     spectrum = torch.fft.rfft(audio * torch.hann_window(audio.numel())).abs()
     at = [float(spectrum[round(h * hertz) - 1 : round(h * hertz) + 2].max()) for h in range(1, 20)]
     between = [float(spectrum[round((h + 0.5) * hertz)]) for h in range(1, 20)]
     assert min(at) > 30 * max(between)
+
+
+def test_a_head_goes_on_from_the_state_of_the_piece_before() -> None:
+    torch.manual_seed(0)
+    head = SourceFilterHead(CodecConfig(hop_length=HOP, dim=8)).requires_grad_(False)
+    x, positions = torch.randn(90, 8), torch.cat([torch.arange(40), torch.arange(50)])
+    whole, state, frames = head(x, positions), None, []
+    for piece in (slice(0, 7), slice(7, 45), slice(45, 90)):
+        output = head(x[piece], positions[piece], state=state)
+        frames.append(output.frames)
+        state = output.state
+    torch.testing.assert_close(torch.cat(frames), whole.frames, rtol=0, atol=1e-4)
+    assert not torch.allclose(head(x[45:], positions[45:]).frames, whole.frames[45:], atol=1e-4)
 
 
 def test_pitch_features_need_a_window_of_a_period() -> None:

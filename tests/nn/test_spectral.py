@@ -6,14 +6,16 @@ import pytest
 import torch
 
 from dtm_codec.config import CodecConfig
-from dtm_codec.nn.spectral import FrontEnd, SpectralHead, frame_signal, mel_filterbank, overlap_add
+from dtm_codec.nn.heads import SpectralHead
+from dtm_codec.nn.spectral import FrontEnd, frame_signal, mel_filterbank, overlap_add
 
 
 @pytest.mark.parametrize("hop", [100, 140, 160, 200, 320])
 @pytest.mark.parametrize("frames", [1, 2, 5, 30])
 def test_a_signal_of_n_hops_has_n_frames_and_comes_back(hop: int, frames: int) -> None:
     audio = torch.randn(2, frames * hop)
-    front_end, head = FrontEnd(CodecConfig(hop_length=hop)), SpectralHead(4 * hop, hop, 8)
+    config = CodecConfig(hop_length=hop, dim=8)
+    front_end, head = FrontEnd(config), SpectralHead(config)
     spectrum = front_end.spectrum(frame_signal(audio, 4 * hop, hop))
     assert spectrum.shape == (2, frames, 2 * hop + 1)
     windowed = torch.fft.irfft(spectrum, n=4 * hop) * head.window

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dtm_codec import DTMCodec
 from dtm_codec.config import SMALL_PRESETS
+from dtm_codec.network import Network
 from dtm_codec.training.config import DiscriminatorConfig, OptimizerConfig
 from dtm_codec.training.discriminators import Discriminators
 from dtm_codec.training.optim import Average, parameter_groups
@@ -18,20 +18,20 @@ TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 1, "enc2_layers"
 
 @pytest.mark.parametrize("name", SMALL_PRESETS)
 def test_every_parameter_is_in_exactly_one_group(name: str) -> None:
-    codec = DTMCodec(replace(SMALL_PRESETS[name], **TINY))
-    groups = parameter_groups(codec, 0.01)
+    network = Network(replace(SMALL_PRESETS[name], **TINY))
+    groups = parameter_groups(network, 0.01)
     grouped = [id(p) for group in groups for p in group["params"]]
-    assert sorted(grouped) == sorted(id(p) for p in codec.parameters())
+    assert sorted(grouped) == sorted(id(p) for p in network.parameters())
     decaying = {id(p) for p in groups[0]["params"]}
-    for parameter_name, parameter in codec.named_parameters():
+    for parameter_name, parameter in network.named_parameters():
         kept = parameter.ndim == 1 or "codebook" in parameter_name
         assert (id(parameter) not in decaying) == kept, parameter_name
 
 
 def test_mask_embedding_is_trained_and_does_not_decay() -> None:
-    codec = DTMCodec(replace(SMALL_PRESETS["s-vfr-50"], **TINY))
-    embedding = codec.get_parameter("up.embedding")
-    decay, keep = (group["params"] for group in parameter_groups(codec, 0.01))
+    network = Network(replace(SMALL_PRESETS["s-vfr-50"], **TINY))
+    embedding = network.get_parameter("up.embedding")
+    decay, keep = (group["params"] for group in parameter_groups(network, 0.01))
     assert any(p is embedding for p in keep)
     assert not any(p is embedding for p in decay)
 
@@ -67,11 +67,11 @@ def test_average_follows_and_copies_buffers() -> None:
 
 
 def test_a_revived_code_is_where_it_is_not_where_it_was() -> None:
-    codec = DTMCodec(replace(SMALL_PRESETS["s-vfr-50"], **TINY))
-    average = Average(codec, decay=0.99)
+    network = Network(replace(SMALL_PRESETS["s-vfr-50"], **TINY))
+    average = Average(network, decay=0.99)
     with torch.no_grad():
-        codec.quantizer.codebook[3] = -codec.quantizer.codebook[3]
-        codec.head.project.weight += 1
-    average.update(codec, step=1000)
-    assert torch.equal(average.weights["quantizer.codebook"], codec.quantizer.codebook)
-    assert not torch.equal(average.weights["head.project.weight"], codec.head.project.weight)
+        network.quantizer.codebook[3] = -network.quantizer.codebook[3]
+        network.head.project.weight += 1
+    average.update(network, step=1000)
+    assert torch.equal(average.weights["quantizer.codebook"], network.quantizer.codebook)
+    assert not torch.equal(average.weights["head.project.weight"], network.head.project.weight)

@@ -12,7 +12,6 @@ import training_support as support
 from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
-from dtm_codec.encoded import Encoded
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
@@ -32,7 +31,7 @@ def test_finished_run_has_a_model_with_token_statistics(run: Path) -> None:
     assert codec.token_model is not None
     audio, rate = read_audio(sample_path())
     encoded = codec.encode(audio[:rate], rate)
-    assert Encoded.from_bytes(encoded.to_bytes("compact")) == encoded
+    assert codec.from_bytes(codec.to_bytes(encoded)) == encoded
     assert codec.decode(encoded).shape == (rate,)
 
 
@@ -41,7 +40,7 @@ def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
     codec = DTMCodec.from_pretrained(tmp_path / "model")
     assert codec.model_id == model_id
     average = checkpoints.load(run)["average"]
-    for name, tensor in codec.state_dict().items():
+    for name, tensor in codec.network.state_dict().items():
         if name != "quantizer.idle":
             assert torch.equal(tensor, average[name]), name
     assert export(run, tmp_path / "half", name="half", dtype=torch.float16).startswith("half:")
@@ -96,7 +95,7 @@ def test_fine_tuning_takes_over_what_fits(run: Path, tmp_path: Path, source: str
     config = support.tiny(tmp_path, *changes, f"init_from={paths[source]}")
     trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
     state = checkpoints.load(run)
-    ours = trainer.codec.state_dict()
+    ours = trainer.network.state_dict()
     for name in ("enc1.norm.weight", "head.project.weight", "up.embedding", "quantizer.project_in.weight"):
         assert torch.equal(ours[name], state["average"][name]), name
     assert ours["quantizer.codebook"].shape == (32, 4)
@@ -111,9 +110,9 @@ def test_a_rate_that_is_not_steered_is_the_new_one(tmp_path: Path, selector: str
     own = f"model.selector.name={selector}"
     train(support.tiny(tmp_path, own, "max_steps=1", "token_minutes=0"), tmp_path / "run")
     config = support.tiny(tmp_path, own, f"init_from={tmp_path / 'run'}", "model.keep_ratio=0.25")
-    assert float(Trainer(config, Fabric(accelerator="cpu", devices=1)).codec.tau) == 4
+    assert float(Trainer(config, Fabric(accelerator="cpu", devices=1)).network.tau) == 4
 
 
 def test_same_selector_keeps_its_tau(run: Path, tmp_path: Path) -> None:
     trainer = Trainer(support.tiny(tmp_path, f"init_from={run}"), Fabric(accelerator="cpu", devices=1))
-    assert float(trainer.codec.tau) == float(checkpoints.load(run)["average"]["tau"])
+    assert float(trainer.network.tau) == float(checkpoints.load(run)["average"]["tau"])

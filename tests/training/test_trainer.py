@@ -85,7 +85,7 @@ def test_weights_split_over_two_processes_and_joined_again(tmp_path: Path, whole
     train(support.tiny(tmp_path, "max_steps=8"), two, resume=True)
     support.run(tmp_path, two, "--resume", *split)
     assert_same_training(whole, two)
-    exported = DTMCodec.from_pretrained(two / "export").state_dict()
+    exported = DTMCodec.from_pretrained(two / "export").network.state_dict()
     assert torch.equal(exported["quantizer.codebook"], checkpoints.load(two)["average"]["quantizer.codebook"])
 
 
@@ -108,12 +108,12 @@ def test_controller_reaches_the_keep_ratio(tmp_path: Path) -> None:
     config = support.tiny(tmp_path, *still)
     trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
     crops = Crops(InMemory(find_utterances(support.SAMPLES), 16_000), config.data, config.crop_samples, seed=0)
-    trainer.codec.tau.fill_(3 * trainer.codec.calibrated_tau(crops[0].audio))
+    trainer.network.tau.fill_(3 * trainer.network.calibrated_tau(crops[0].audio))
     kept = [trainer.train_step(crops[step])["keep_ratio"] for step in range(80)]
     assert sum(kept[:5]) / 5 < 0.3
     assert sum(kept[-20:]) / 20 == pytest.approx(0.5, abs=0.05)
     assert trainer.controller is not None
-    assert float(trainer.average.weights["tau"]) == float(trainer.codec.tau) == trainer.controller.tau
+    assert float(trainer.average.weights["tau"]) == float(trainer.network.tau) == trainer.controller.tau
 
 
 def test_jitter_trains_at_many_rates_around_the_steered_tau(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_jitter_trains_at_many_rates_around_the_steered_tau(tmp_path: Path) -> N
     kept = [m["keep_ratio"] for m in metrics]
     assert min(kept) < 0.4
     assert max(kept) > 0.6
-    assert {m["tau"] for m in metrics} == {float(trainer.codec.tau)}
+    assert {m["tau"] for m in metrics} == {float(trainer.network.tau)}
 
 
 def test_discriminators_may_have_a_learning_rate_of_their_own(tmp_path: Path) -> None:
@@ -147,13 +147,13 @@ def test_exploding_loss_stops_with_step_batch_and_checkpoint(tmp_path: Path) -> 
 def test_nan_leaves_the_weights_untouched(tmp_path: Path) -> None:
     trainer = Trainer(support.tiny(tmp_path), Fabric(accelerator="cpu", devices=1))
     trainer.train_step(Batch(0.1 * torch.randn(4, 8000), ["a"] * 4))
-    before = [p.clone() for p in trainer.codec.parameters()]
+    before = [p.clone() for p in trainer.network.parameters()]
     with torch.no_grad():
-        trainer.codec.get_parameter("head.project.bias")[0] = math.nan
+        trainer.network.get_parameter("head.project.bias")[0] = math.nan
     with pytest.raises(TrainingError, match=r"step 1.*nan.*the-bad-item"):
         trainer.train_step(Batch(0.1 * torch.randn(4, 8000), ["the-bad-item"] * 4))
     changed = [
-        n for (n, p), old in zip(trainer.codec.named_parameters(), before, strict=True) if not torch.equal(p, old)
+        n for (n, p), old in zip(trainer.network.named_parameters(), before, strict=True) if not torch.equal(p, old)
     ]
     assert changed == ["head.project.bias"]
 

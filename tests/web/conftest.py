@@ -32,7 +32,7 @@ def codec() -> DTMCodec:
     torch.manual_seed(0)
     small = {"dim": 32, "heads": 2, "mlp_hidden": 48}
     layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
-    return DTMCodec(dataclasses.replace(preset("s-vfr-50"), **small, **layers)).eval()
+    return DTMCodec(dataclasses.replace(preset("s-vfr-50"), **small, **layers))
 
 
 @pytest.fixture(scope="session")

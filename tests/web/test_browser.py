@@ -157,7 +157,7 @@ def test_all_sounds_run_in_lockstep_and_loop_in_their_region(demo: Page):
 def test_the_file_that_is_saved_is_the_encoding(demo: Page, downloads: Path):
     demo["download"].click()
     demo.until((downloads / "speech.dtm").exists, "no file came")
-    encoded = Encoded.load(downloads / "speech.dtm")
+    encoded = Encoded.from_bytes((downloads / "speech.dtm").read_bytes())
     assert encoded.bits.total == demo.number("bits-total")
     assert encoded.duration_s == pytest.approx(7.1)
 

@@ -13,7 +13,6 @@ from web_support import served
 
 from dtm_codec import DTMCodec
 from dtm_codec.config import SelectorConfig
-from dtm_codec.encoded import Encoded
 from dtm_codec.speech.audio import audio_bytes, read_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import MAX_CLIPS, Demo
@@ -47,12 +46,12 @@ def test_what_is_shown_is_what_the_codec_did(demo_client: TestClient, codec: DTM
     own = codec.encode(sent, 16_000, bitrate=800)
     assert shown["positions"] == own.positions.tolist()
     bits = own.bits
-    written = 8 * len(own.to_bytes())
+    written = 8 * len(codec.to_bytes(own))
     assert shown["bits"] == {
         "content": bits.content, "position": bits.position, "total": bits.total, "written": written
     }  # fmt: skip
     assert shown["bps"]["total"] == pytest.approx(800, rel=0.01)
-    assert Encoded.from_bytes(base64.b64decode(shown["file"])) == own
+    assert codec.from_bytes(base64.b64decode(shown["file"])) == own
     heard, rate = read_audio(base64.b64decode(shown["audio"]))
     assert rate == 16_000
     assert heard == pytest.approx(np.clip(codec.decode(own), -1, 1), abs=1e-3)
@@ -90,7 +89,7 @@ def test_five_seconds_of_speech_are_answered_within_a_second(client):
 
 def test_a_fixed_rate_model_offers_one_rate(codec: DTMCodec, client, speech):
     fixed = dataclasses.replace(codec.config, selector=SelectorConfig(name="stride"))
-    client = client(create_app(Demo(DTMCodec(fixed).eval(), "fixed")))
+    client = client(create_app(Demo(DTMCodec(fixed), "fixed")))
     model = client.get("/api/demo").json()
     assert model["fixed_rate"]
     assert model["bitrate"] == {"lowest": 700, "highest": 700, "default": 700}

@@ -1,1 +1,1 @@
-"""The `.dtm` file: `Encoded` <-> bytes, as docs/bitstream.md specifies. Knows numpy, no torch and no model."""
+"""The `.dtm` file: the content of an utterance <-> bytes, as docs/bitstream.md specifies. No torch, no model."""

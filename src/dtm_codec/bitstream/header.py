@@ -1,6 +1,6 @@
 """What stands before the payload of a `.dtm` file: docs/bitstream.md, section 2.
 
-`Header` checks its own limits, so that what cannot be written cannot be read either.
+`Header` checks its own limits, so writer and reader refuse the same things.
 """
 
 from __future__ import annotations
@@ -8,25 +8,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Literal
 
 from ..config import MAX_NAME_LENGTH, MAX_STRIDE
-from ..encoded import Layout
 from ..errors import BitstreamError
+from ..layout import Layout
 
 MAGIC = b"DTM"
-VERSION = 1
+VERSION = 2
+RELEASES = {1: "0.1"}
+"""Which releases of the package read the versions that this one does not."""
 
 SAMPLE_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 """Codes 1 ... 7; code 0 says that the rate follows as a varint."""
 
 MAX_STEPS = 1 << 24
 """46 hours at 100 Hz: bounds what a hostile file can ask for."""
+HOP_UNIT, MAX_HOP_CODE = 4, 255
+"""A hop length of 4, 8 ... 1020 samples takes one byte; code 0 says that it follows as a varint."""
 _LIMITS = {"sample_rate": (1 << 24) - 1, "hop_length": (1 << 16) - 1, "token_bits": 24, "stride": MAX_STRIDE}
 
 _ALPHABET = "\0abcdefghijklmnopqrstuvwxyz0123456789.-"
 _BASE = 40
-_MODEL_ID = re.compile(rf"([a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}):([0-9a-f]{{4}})")
-_NAME_BYTES, _FINGERPRINT_BYTES = 6, 2
+_MODEL_ID = re.compile(rf"([a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}):([0-9a-f]{{8}})")
+_NAME_BYTES, _FINGERPRINT_BYTES = 6, 4
 
 _MASK_CODED, _TOKENS_CODED, _FIXED_RATE = 1, 2, 4
 
@@ -55,13 +60,17 @@ class Header:
         if _MODEL_ID.fullmatch(self.model_id) is None:
             raise BitstreamError(
                 f"model id {self.model_id!r}; allowed: 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-', "
-                "then ':' and 4 hexadecimal digits"
+                "then ':' and 8 hexadecimal digits"
             )
 
     @property
     def steps(self) -> int:
         """N."""
         return self.layout.steps(self.num_samples)
+
+    @property
+    def mode(self) -> Literal["compact", "raw"]:
+        return "compact" if self.tokens_coded or self.mask_bytes is not None else "raw"
 
     def to_bytes(self) -> bytes:
         """Magic to the last field."""
@@ -70,10 +79,14 @@ class Header:
         flags |= self.tokens_coded * _TOKENS_CODED | (layout.stride is not None) * _FIXED_RATE
         parts += [bytes([VERSION << 4 | flags]), _pack_model_id(self.model_id)]
         rate_code = SAMPLE_RATES.index(layout.sample_rate) + 1 if layout.sample_rate in SAMPLE_RATES else 0
-        parts += [bytes([rate_code << 5 | layout.token_bits])]
+        hop_code, rest = divmod(layout.hop_length, HOP_UNIT)
+        hop_code = hop_code if rest == 0 and hop_code <= MAX_HOP_CODE else 0
+        parts += [bytes([rate_code << 5 | layout.token_bits, hop_code])]
         if rate_code == 0:
             parts += [_pack_varint(layout.sample_rate)]
-        parts += [_pack_varint(layout.hop_length), _pack_varint(self.num_samples)]
+        if hop_code == 0:
+            parts += [_pack_varint(layout.hop_length)]
+        parts += [_pack_varint(self.num_samples)]
         if layout.stride is not None:
             parts += [bytes([layout.stride])]
         if self.mask_bytes is not None:
@@ -90,8 +103,9 @@ class Header:
             raise BitstreamError(f"unknown combination of flags {flags:#x}")
         model_id = _unpack_model_id(_take(stream, _NAME_BYTES + _FINGERPRINT_BYTES))
         rate_code, token_bits = divmod(_byte(stream), 32)
+        hop_code = _byte(stream)
         sample_rate = SAMPLE_RATES[rate_code - 1] if rate_code else _varint(stream)
-        hop_length = _varint(stream)
+        hop_length = HOP_UNIT * hop_code if hop_code else _varint(stream)
         num_samples = _varint(stream)
         stride = _byte(stream) if fixed_rate else None
         mask_bytes = _varint(stream) if mask_coded else None
@@ -100,12 +114,13 @@ class Header:
 
 
 def check_signature(data: bytes) -> None:
-    """Is this a `.dtm` file, and of a version that can be read?"""
+    """Refuse what is not a `.dtm` file, or is of a version that cannot be read."""
     if data[: len(MAGIC)] != MAGIC:
         raise BitstreamError(f"not a .dtm file: it starts with {bytes(data[: len(MAGIC)])!r}, not {MAGIC!r}")
     version = data[len(MAGIC)] >> 4 if len(data) > len(MAGIC) else VERSION
     if version != VERSION:
-        raise BitstreamError(f"a .dtm file of version {version}; this program reads version {VERSION}")
+        reader = f"dtm-codec {RELEASES[version]} reads it" if version in RELEASES else "a newer release may read it"
+        raise BitstreamError(f"a .dtm file of version {version}: {reader}; this release reads version {VERSION}")
 
 
 def _take(stream: BytesIO, count: int) -> bytes:
@@ -126,7 +141,7 @@ def _pack_varint(value: int) -> bytes:
 
 
 def _varint(stream: BytesIO) -> int:
-    """Up to six bytes, of which the last is not 0 but in the number 0."""
+    """Up to six bytes. The last byte is never 0, except for the number 0 itself."""
     value = 0
     for shift in range(0, 42, 7):
         byte = _byte(stream)

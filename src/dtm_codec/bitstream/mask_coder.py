@@ -3,8 +3,9 @@
 A path-length selector keeps steps in rhythm: what comes next depends on how long the current span is and how long the
 last one was. These two make 30 contexts, and each counts how often it led to a kept step. The counts start from
 what path length equalization of log-mel spectrograms gives on read speech at 25 to 60 % kept steps, weigh that as
-five observations, and forget by halving, so that 2 s already gain and any other selector soon does. Longer
-histories and mixed contexts gained less than 1 % of the mask on real speech. The rules are part of the file format.
+five observations, and forget by halving, so that they adapt to any other selector too. Coding saves bits from about
+2 s of audio on. Longer histories and mixed contexts gained less than 1 % of the mask on real speech. The rules are part
+of the file format.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from ..errors import BitstreamError
 from . import range_coder
 
 MAX_SPAN = 6
-"""Spans so far (1 ... 6) are told apart up to this."""
+"""Longer spans so far count as this."""
 MAX_PREVIOUS = 4
-"""Lengths of the last span, too; 0 = there was none."""
+"""A longer last span counts as this; 0 = there was none."""
 
 PRIOR = (
     *(4, 64, 26, 15, 12),

@@ -1,4 +1,4 @@
-"""Range coding with integer frequencies that sum to 2^24, so that a file decodes the same for ever, everywhere.
+"""Range coding with integer frequencies that sum to 2^24: a file decodes the same on every machine, in every release.
 
 The coder is constriction's: 32-bit words, 64-bit state. Its models take floating point weights, give each of n
 symbols one of the 2^24 parts and share out the others in proportion to the weights, rounding cumulative sums down.

@@ -1,15 +1,16 @@
 """The codes, range coded under token statistics that ship with a model.
 
-VQ codes are neither equally frequent nor independent: a code says of which kind the next one is. `TokenModel` sorts
+VQ codes are neither equally frequent nor independent: each says something about the next. `TokenModel` sorts
 codes into classes and codes each token in two steps: its class, given the class of the token before, then which of
 the class it is. That takes C x C + V numbers, few enough to be learned from an hour of speech; on codes of a trained
 model they predicted held-out speech as well as C x V numbers did.
 
-The tables belong to the model's identity, so files name no statistics: codecs register theirs when they load.
+A model folder holds them beside the weights. Files carry a fingerprint of the statistics that they need.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ MAX_FREQUENCY = range_coder.TOTAL // 16 * 15
 """No token costs less than log2(16/15) = 0.0931 bits ..."""
 MAX_TOKENS_PER_BYTE = 86
 """... so that a byte holds at most 8 / 0.0931 tokens."""
+MAX_FINGERPRINT = 0xFFFF
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +125,12 @@ class TokenModel:
         )
 
     @cached_property
+    def fingerprint(self) -> int:
+        """16 bits that differ between most statistics: of a hash over the arrays, little-endian, in the order above."""
+        content = b"".join(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in self.to_arrays().values())
+        return int.from_bytes(hashlib.sha256(content).digest()[:2], "big")
+
+    @cached_property
     def codes_of(self) -> list[npt.NDArray[np.int64]]:
         """The codes of each class, ascending."""
         ends = np.cumsum(np.bincount(self.class_of, minlength=len(self.transitions)))
@@ -207,16 +215,3 @@ def decode(data: bytes, model: TokenModel, tokens: int) -> npt.NDArray[np.int64]
             member_table = model.member_tables[kind]
             codes[index] = model.codes_of[kind][0 if member_table is None else read(member_table)]
     return codes
-
-
-_registered: dict[str, TokenModel] = {}
-
-
-def register(model_id: str, token_model: TokenModel) -> None:
-    """Make a model's statistics known, so that its files can be written compactly and read."""
-    _registered[model_id] = token_model
-
-
-def lookup(model_id: str) -> TokenModel | None:
-    """The statistics that `model_id` has registered, if any."""
-    return _registered.get(model_id)

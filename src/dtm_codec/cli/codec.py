@@ -50,7 +50,6 @@ def encode(
     as_json: options.Json = False,
 ) -> None:
     """Turn speech (WAV, FLAC, OGG, MP3, any rate and channels) into .dtm files."""
-    from ..bitstream.container import inspect
     from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
 
     rate = options.one_rate(bitrate, token_rate, tau)
@@ -63,16 +62,16 @@ def encode(
             source = job.read()
             audio, _ = read_audio(source, codec.config.sample_rate)
             encoded = codec.encode(audio, codec.config.sample_rate, **rate, selector=selector)
-            data = encoded.to_bytes("raw" if raw else "compact")
-            job.write(data)
-            facts, original = facts_of(inspect(data)), audio_info(source)
-            line = f"{facts.rate_line}, {len(data)} bytes"
+            file = encoded.to_file("raw" if raw else "compact", codec.token_model)
+            job.write(file.data)
+            facts, original = facts_of(file.info), audio_info(source)
+            line = f"{facts.rate_line}, {len(file.data)} bytes"
             if original.sample_rate != codec.config.sample_rate:
                 line += f"; resampled from {original.sample_rate} to {codec.config.sample_rate} Hz"
             if original.channels > 1:
                 line += f"; {original.channels} channels mixed to mono"
             record = {
-                "bytes": len(data),
+                "bytes": len(file.data),
                 "input_sample_rate": original.sample_rate,
                 "input_channels": original.channels,
             }
@@ -110,7 +109,6 @@ def decode(
 ) -> None:
     """Turn .dtm files back into speech (16-bit WAV or FLAC)."""
     from ..bitstream.container import inspect
-    from ..encoded import Encoded
     from ..speech.audio import WRITE_FORMATS, audio_bytes
 
     work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
@@ -122,7 +120,7 @@ def decode(
             data = _bytes_of(job.read())
             facts = facts_of(inspect(data))
             codec = codec_for(facts.model)
-            audio = codec.decode(Encoded.from_bytes(data))
+            audio = codec.decode(codec.from_bytes(data))
             sample_rate = codec.config.sample_rate
             job.write(audio_bytes(audio, sample_rate, job.target.suffix if job.target else ".wav"))
             line = f"{facts.duration_s:.2f} s at {sample_rate} Hz by {facts.model}"

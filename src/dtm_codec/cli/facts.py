@@ -55,8 +55,7 @@ class FileFacts:
 def facts_of(info: FileInfo) -> FileFacts:
     """Rates from a file's counts."""
     seconds = info.num_samples / info.layout.sample_rate
-    content = info.tokens * info.layout.token_bits / seconds
-    position = 0.0 if info.layout.stride is not None else info.steps / seconds
+    bits = info.layout.bits(info.tokens, info.steps)
     return FileFacts(
         duration_s=seconds,
         num_samples=info.num_samples,
@@ -64,9 +63,9 @@ def facts_of(info: FileInfo) -> FileFacts:
         steps=info.steps,
         tokens=info.tokens,
         keep_ratio=info.tokens / info.steps,
-        content_bps=content,
-        position_bps=position,
-        total_bps=content + position,
+        content_bps=bits.content / seconds,
+        position_bps=bits.position / seconds,
+        total_bps=bits.total / seconds,
         written_bps=(info.mask_bits + info.token_bits_written) / seconds,
         overhead_bytes=info.overhead_bytes,
         mode=info.mode,

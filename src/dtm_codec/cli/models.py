@@ -61,8 +61,7 @@ def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:
     from ..codec import DTMCodec
 
     with torch.device("meta"):  # shapes without memory
-        parameters = DTMCodec(config).num_parameters
+        codec = DTMCodec(config)
     token_rate = config.frame_rate / config.stride if config.is_fixed_rate else config.frame_rate * config.keep_ratio
-    position = 0.0 if config.is_fixed_rate else config.frame_rate
-    bps = token_rate * config.quantizer.token_bits + position
-    return ModelFacts(name, kind, parameters, config.frame_rate, token_rate, bps, config.selector.name)
+    bps = codec.layout.bitrate(token_rate)
+    return ModelFacts(name, kind, codec.num_parameters, config.frame_rate, token_rate, bps, config.selector.name)

@@ -103,7 +103,7 @@ def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], rate: options.Rate,
         return _Path(steps[:, 0].double().cumsum(0).numpy(), None)
     steps = codec.selector_statistics(samples, codec.config.sample_rate)
     asked = any(value is not None for value in rate.values())
-    tau = rate["tau"] if asked else float(codec.tau)
+    tau = rate["tau"] if asked else float(codec.network.tau)
     if tau is None or tau != tau:  # met by calibration: find the same one again
-        tau = calibrate(codec.selector, [steps], tokens).tau
+        tau = calibrate(codec.network.selector, [steps], tokens).tau
     return _Path(steps[:, 0].double().cumsum(0).numpy(), tau)

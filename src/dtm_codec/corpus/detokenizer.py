@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
 
-from ..encoded import Encoded
+from ..grouping import grouped
 from ..speech.audio import AUDIO_SUFFIXES, write_audio
 from .errors import CorpusError
 from .schema import read_footer, read_rows
@@ -39,7 +39,8 @@ def detokenize(
     codec = DTMCodec.from_pretrained(footers[0][0].model if model is None else model)
     layout = replace(codec.layout, stride=None)  # the durations say the positions, at a fixed rate too
     written: set[Path] = set()
-    for batch in _batches(row for path in paths for row in read_rows(path, layout)):
+    rows = (row for path in paths for row in read_rows(path, layout))
+    for batch in grouped(rows, lambda row: row[1].mask.size, BATCH_STEPS):
         for (item_id, _), audio in zip(batch, codec.decode([encoded for _, encoded in batch]), strict=True):
             target = Path(out) / _file_name(item_id)
             if target in written:
@@ -51,17 +52,6 @@ def detokenize(
             written.add(target)
             on_progress(len(written), total)
     return len(written)
-
-
-def _batches(rows: Iterator[tuple[str, Encoded]]) -> Iterator[list[tuple[str, Encoded]]]:
-    batch: list[tuple[str, Encoded]] = []
-    for row in rows:
-        if batch and sum(encoded.mask.size for _, encoded in batch) + row[1].mask.size > BATCH_STEPS:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
 
 
 def _file_name(item_id: str) -> Path:

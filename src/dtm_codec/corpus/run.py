@@ -151,7 +151,7 @@ def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: flo
     rate = codec.config.sample_rate
     noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
     codec.encode(noise, rate, bitrate=bitrate, tau=tau)
-    used_tau = None if bitrate is not None else tau if tau is not None else float(codec.tau)
+    used_tau = None if bitrate is not None else tau if tau is not None else float(codec.network.tau)
     if used_tau is not None and math.isnan(used_tau):  # untrained: each utterance is calibrated on its own
         used_tau = None
     name = str(chosen)

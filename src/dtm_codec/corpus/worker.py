@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
+from ..grouping import grouped
 from ..speech.audio import Samples
 from ..speech.utterance import Failure, Utterance, plain_text
 from .errors import CorpusError
@@ -72,7 +73,8 @@ class ShardWorker:
     def _write(self, shard: Shard) -> ShardReport:
         failures: list[Failure] = []
         with atomic_path(shard.path) as temporary, ShardWriter(temporary, self.stamp) as writer:
-            for batch in self._batches(shard.part, failures):
+            limit = BATCH_SECONDS * self.codec.config.sample_rate
+            for batch in grouped(self._utterances(shard.part, failures), lambda u: u.audio.size, limit):
                 for utterance, encoded in self._encode(batch, failures):
                     try:
                         writer.add(utterance, encoded)
@@ -80,10 +82,8 @@ class ShardWorker:
                         failures.append(_failure(utterance, error))
             return writer.finish(failures)
 
-    def _batches(self, part: Part, failures: list[Failure]) -> Iterator[list[_Loaded]]:
-        """Utterances in order, up to `BATCH_SECONDS` of audio at a time."""
-        limit = BATCH_SECONDS * self.codec.config.sample_rate
-        batch: list[_Loaded] = []
+    def _utterances(self, part: Part, failures: list[Failure]) -> Iterator[_Loaded]:
+        """What can be read."""
         ids: set[str] = set()
         for item in self.job.source.read(part):
             try:
@@ -95,13 +95,8 @@ class ShardWorker:
                 loaded = _Loaded(item, self._load(item))
             except (DTMCodecError, OSError) as error:
                 failures.append(_failure(item, error))
-                continue
-            if batch and sum(other.audio.size for other in batch) + loaded.audio.size > limit:
-                yield batch
-                batch = []
-            batch.append(loaded)
-        if batch:
-            yield batch
+            else:
+                yield loaded
 
     def _load(self, utterance: Utterance) -> Samples:
         """Its samples at the model's rate, (T,)."""

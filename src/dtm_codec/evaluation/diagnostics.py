@@ -79,7 +79,7 @@ def time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
 def _time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
     codec = system.codec
     use_selector(codec, system.selector)  # a swapped one could not be timed
-    clock = SelectorClock(codec.selector)
+    clock = SelectorClock(codec.network.selector)
     error, energy, spent, choosing, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, utterance in enumerate([utterances[0], *utterances]):
         audio, _ = utterance.read(SAMPLE_RATE)

@@ -5,8 +5,8 @@ it, which holds every key within `window` steps; what is farther away or of anot
 that is built once for all layers. No mask of N x N, no padding of short sequences.
 
 `BlockAttention` has a backward of its own. On CPU, PyTorch's fused attention spends most of a training step in
-its backward when it is given a mask; four batched products and one pass of elementwise work need less than half of
-that (`make bench-train` shows both).
+its backward when it is given a mask; four batched products and one pass of elementwise work take less than half
+that time (`make bench-train` shows both).
 
 On CUDA, with the package flash-attn and half precision, its variable-length kernel does the same.
 """
@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .packed import Packed
+from .timeline import Timeline
 
 try:  # CUDA only; the blocked form below does the same elsewhere
     from flash_attn import flash_attn_varlen_func
@@ -42,15 +42,15 @@ class AttentionPlan:
     sin: Tensor
 
     @classmethod
-    def build(cls, packed: Packed, window: int, head_dim: int, rope_base: float) -> AttentionPlan:
+    def build(cls, timeline: Timeline, window: int, head_dim: int, rope_base: float) -> AttentionPlan:
         """The plan for these sequences. Angles are float64 until they are wrapped: late in hours of speech, float32
         would blur them, and the same sounds would get other tokens there."""
-        device = packed.values.device
+        device = timeline.positions.device
         exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float64) / head_dim
-        angles = packed.positions[:, None] * rope_base**-exponents  # (S, head_dim / 2)
+        angles = timeline.positions[:, None] * rope_base**-exponents  # (S, head_dim / 2)
         angles = (angles % (2 * math.pi)).float()
-        bias = _block_bias(packed.lengths, window, device)
-        return cls(packed.lengths, window, bias, angles.cos()[:, None], angles.sin()[:, None])
+        bias = _block_bias(timeline.lengths, window, device)
+        return cls(timeline.lengths, window, bias, angles.cos()[:, None], angles.sin()[:, None])
 
 
 def _block_bias(lengths: tuple[int, ...], window: int, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Dynamic Token Masking and its alternatives: N Stage-1 vectors to K kept ones and back (paper Section 3.2, Table 3).
+"""Dynamic Token Masking and its alternatives: N Stage-1 vectors to K kept ones and back (paper Section 3.2, Table 4).
 
 Downsamplers take packed vectors and a keep mask; upsamplers put K vectors back on the timeline of N. A segment is
 a kept step and the masked steps after it; the first step of every sequence is kept, so no segment spans two.

@@ -13,8 +13,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ..config import CodecConfig
+from .heads import MAX_MAGNITUDE, Head, HeadOutput, polar
 from .pitch import PITCH_BINS, Pulses, predicted_pitch
-from .spectral import MAX_MAGNITUDE, Head, polar
 
 NOISE_FRAMES = 1024
 """Frames after which the noise repeats itself."""
@@ -26,40 +27,31 @@ class SourceFilterHead(Head):
     noise: Tensor
     seconds: Tensor
 
-    def __init__(self, n_fft: int, hop_length: int, dim: int, sample_rate: int) -> None:
-        super().__init__(n_fft, hop_length)
-        self.sample_rate = sample_rate
+    def __init__(self, config: CodecConfig) -> None:
+        super().__init__(config)
+        n_fft, self.sample_rate = config.n_fft, config.sample_rate
         bins = n_fft // 2 + 1
-        self.project = nn.Linear(dim, 3 * bins)
-        self.project_pitch = nn.Linear(dim, PITCH_BINS)
-        self.register_buffer("seconds", (torch.arange(n_fft) - n_fft / 2) / sample_rate, persistent=False)
+        self.project = nn.Linear(config.dim, 3 * bins)
+        self.project_pitch = nn.Linear(config.dim, PITCH_BINS)
+        self.register_buffer("seconds", (torch.arange(n_fft) - n_fft / 2) / self.sample_rate, persistent=False)
         angles = 2 * math.pi * torch.rand(NOISE_FRAMES, bins, generator=torch.Generator().manual_seed(0))
         self.register_buffer("noise", torch.polar(torch.ones_like(angles), angles), persistent=False)
 
-    def start_quiet(self) -> None:
+    def initialize(self) -> None:
         """Begin with both sources 26 dB down, where speech is most of the time."""
         log_magnitudes = 2 * (self.n_fft // 2 + 1)
         nn.init.constant_(self.project.bias[:log_magnitudes], -3.0)
 
-    def pitch_logits(self, x: Tensor) -> Tensor:
-        """(S, D) -> (S, bins)"""
-        logits: Tensor = self.project_pitch(x).float()
-        return logits
-
-    def pulses(self, pitch: Tensor, positions: Tensor, before: Pulses | None = None) -> Pulses:
-        """The pulse train of a pitch. pitch: (S,) hertz, positions: (S,)"""
-        return Pulses.following(pitch, positions, self.hop_length / self.sample_rate, before)
-
-    def render(self, x: Tensor, positions: Tensor, before: Pulses | None) -> tuple[Tensor, Pulses]:
-        """Frames that follow the predicted pitch, and where they leave it. x: (S, D), positions: (S,)"""
-        pulses = self.pulses(predicted_pitch(self.pitch_logits(x)), positions, before)
-        return self(x, positions, pulses), pulses
-
-    def forward(self, x: Tensor, positions: Tensor, pulses: Pulses) -> Tensor:
-        """x: (S, D), positions: (S,) -> (S, n_fft)"""
+    def forward(
+        self, x: Tensor, positions: Tensor, pitch: Tensor | None = None, state: Pulses | None = None
+    ) -> HeadOutput:
+        pitch_logits = self.project_pitch(x).float()
+        hertz = predicted_pitch(pitch_logits) if pitch is None else pitch
+        pulses = Pulses.following(hertz, positions, self.hop_length / self.sample_rate, state)
         log_pulses, log_noise, phase = self.project(x).float().chunk(3, -1)
         noise = self.noise[positions % NOISE_FRAMES] * log_noise.exp().clamp(max=MAX_MAGNITUDE)
-        return self.frames(self._pulse_spectrum(pulses) * polar(log_pulses, phase) + noise)
+        frames = self.frames(self._pulse_spectrum(pulses) * polar(log_pulses, phase) + noise)
+        return HeadOutput(frames, pitch_logits, pulses)
 
     @torch.no_grad()
     def _pulse_spectrum(self, pulses: Pulses) -> Tensor:

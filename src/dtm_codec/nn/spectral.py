@@ -1,7 +1,7 @@
-"""STFT front end and iSTFT head (paper Section 3.1.2).
+"""Frames, the STFT front end (paper Section 3.1.2) and mel filters.
 
-Both use a Hann window of four hops and "same" padding: (n_fft - hop) / 2 zeros on each side, so that a signal of
-N hops has exactly N frames, frame t centred on hop t.
+Front end and heads use a Hann window of four hops and "same" padding: (n_fft - hop) / 2 zeros on each side, so that a
+signal of N hops has exactly N frames, frame t centred on hop t.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import CodecConfig
-from .pitch import PITCH_BINS, PitchSalience, Pulses
-
-MAX_MAGNITUDE = 1e2
-"""The head's magnitudes are clipped here, as in Vocos, to keep exp() from exploding early in training."""
+from .pitch import PITCH_BINS, PitchSalience
 
 COMPRESSION = 0.3
 """Power law on STFT magnitudes, which spreads the range of speech as hearing does."""
@@ -73,55 +70,6 @@ class FrontEnd(nn.Module):
             features.append(self.salience(frames))
         projected: Tensor = self.project(torch.cat(features, -1))
         return projected
-
-
-class Head(nn.Module):
-    """What turns vectors into spectra, and these into sound: inverse FFT, synthesis window, overlap-add."""
-
-    window: Tensor
-
-    def __init__(self, n_fft: int, hop_length: int) -> None:
-        super().__init__()
-        self.n_fft, self.hop_length = n_fft, hop_length
-        self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
-
-    def frames(self, spectrum: Tensor) -> Tensor:
-        """Windowed frames, to be overlap-added. (..., bins) complex -> (..., n_fft)"""
-        frames: Tensor = torch.fft.irfft(spectrum, n=self.n_fft)
-        return frames * self.window
-
-    def envelope(self, frames: int) -> Tensor:
-        """What overlap-added squared windows sum to, untrimmed. -> ((N + 3) hop,)"""
-        return overlap_add(self.window.square().expand(frames, -1), self.hop_length)
-
-    def synthesize(self, frames: Tensor) -> Tensor:
-        """Overlap-add, normalise and trim. (..., N, n_fft) -> (..., N hop)"""
-        padding = (self.n_fft - self.hop_length) // 2
-        audio = overlap_add(frames, self.hop_length)[..., padding:-padding]
-        return audio / self.envelope(frames.shape[-2])[padding:-padding]
-
-
-class SpectralHead(Head):
-    """Log-magnitude and phase of every bin, freely predicted (Vocos; the paper's head)."""
-
-    def __init__(self, n_fft: int, hop_length: int, dim: int) -> None:
-        super().__init__(n_fft, hop_length)
-        self.project = nn.Linear(dim, n_fft + 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., D) -> (..., n_fft)"""
-        log_magnitude, phase = self.project(x).float().chunk(2, -1)
-        return self.frames(polar(log_magnitude, phase))
-
-    def render(self, x: Tensor, positions: Tensor, before: Pulses | None) -> tuple[Tensor, None]:
-        """Frames alone: this head needs no place in time. x: (S, D)"""
-        return self(x), None
-
-
-def polar(log_magnitude: Tensor, phase: Tensor) -> Tensor:
-    """A complex spectrum with its magnitudes clipped."""
-    magnitude = log_magnitude.exp().clamp(max=MAX_MAGNITUDE)
-    return torch.complex(magnitude * phase.cos(), magnitude * phase.sin())
 
 
 def mel_filterbank(sample_rate: int, n_fft: int, n_mels: int) -> Tensor:

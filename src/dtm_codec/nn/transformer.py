@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import AttentionPlan, windowed_attention
-from .packed import Packed
+from .timeline import Timeline
 
 
 class Attention(nn.Module):
@@ -95,22 +95,22 @@ class TransformerStack(nn.Module):
         """Steps to each side that an output can depend on."""
         return len(self.blocks) * self.window
 
-    def forward(self, packed: Packed) -> Tensor:
-        """(S, D) -> (S, D)"""
-        plan = AttentionPlan.build(packed, self.window, self.head_dim, self.rope_base)
-        x = packed.values
+    def forward(self, x: Tensor, timeline: Timeline) -> Tensor:
+        """x: (S, D) -> (S, D)"""
+        plan = AttentionPlan.build(timeline, self.window, self.head_dim, self.rope_base)
         for block in self.blocks:
             x = block(x, plan)
         normed: Tensor = self.norm(x)
         return normed
 
-    def in_pieces(self, packed: Packed, piece: int) -> Tensor:
+    def in_pieces(self, x: Tensor, timeline: Timeline, piece: int) -> Tensor:
         """The same as `forward` in memory for about `piece` steps: each piece is computed with its reach around it."""
-        total = packed.values.shape[0]
+        total = x.shape[0]
         if total <= piece + 2 * self.reach:
-            return self.forward(packed)
-        output = torch.empty_like(packed.values)
+            return self.forward(x, timeline)
+        output = torch.empty_like(x)
         for start in range(0, total, piece):
             begin, end = max(0, start - self.reach), min(total, start + piece + self.reach)
-            output[start : start + piece] = self.forward(packed.slice(begin, end))[start - begin :][:piece]
+            part = self.forward(x[begin:end], timeline.slice(begin, end))
+            output[start : start + piece] = part[start - begin :][:piece]
         return output

@@ -1,1 +1,1 @@
-"""What a second of speech costs: accounting (numpy only), the tau controller, calibration (torch)."""
+"""A selector's tau for a rate that was asked for: requests, calibration, the controller of training."""

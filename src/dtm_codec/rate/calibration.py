@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..encoded import Layout
 from ..errors import RateError
+from ..layout import Layout
 from ..selectors.base import Selector
 from .controller import TAU_MAX, TAU_MIN
 
@@ -56,9 +56,9 @@ def tokens_for_bitrate(
 ) -> int:
     """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths."""
     reach = _reach(num_samples, layout, s_max)
-    low, high = ((reach.position + tokens * layout.token_bits) / reach.seconds for tokens in (reach.fewest, reach.most))
+    low, high = (layout.bits(tokens, reach.steps).total / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
-        (bitrate * reach.seconds - reach.position) / layout.token_bits,
+        (bitrate * reach.seconds - layout.bits(0, reach.steps).total) / layout.token_bits,
         f"bitrate = {bitrate:g} bps; allowed: {low:.0f} ... {high:.0f} bps on this audio",
     )
 
@@ -80,8 +80,7 @@ class _Reach:
     """What a codec can spend on given audio."""
 
     seconds: float
-    position: int
-    """Bits of the mask."""
+    steps: int
     fewest: int
     most: int
     slack: float
@@ -101,7 +100,7 @@ def _reach(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) 
     fewest = sum(-(-count // (layout.stride or s_max or count)) for count in steps)
     return _Reach(
         seconds=sum(lengths) / layout.sample_rate,
-        position=sum(steps) if layout.stride is None else 0,
+        steps=sum(steps),
         fewest=fewest,
         most=sum(steps) if layout.stride is None else fewest,
         slack=len(steps) * (1 + 1 / layout.token_bits),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
-from ..encoded import Layout
 from ..errors import RateError
+from ..layout import Layout
 from .calibration import tokens_for_bitrate, tokens_for_token_rate
 
 TOLERANCE = 0.02
@@ -50,14 +50,16 @@ class RateRequest:
             if only is not None and int(self.tau) != only:
                 raise RateError(f"tau = {self.tau:g} with conv resampling; allowed: {only}, the stride of the network")
             return max(1, int(self.tau))
-        frame_rate = layout.sample_rate / layout.hop_length
-        asked, per_token, unit = self.token_rate, 1, "Hz"
-        if asked is None:
-            assert self.bitrate is not None
-            asked, per_token, unit = self.bitrate, layout.token_bits, "bps"
-        stride = only or max(1, round(frame_rate * per_token / asked))
-        if abs(frame_rate / stride * per_token - asked) > TOLERANCE * asked:
-            reachable = ", ".join(f"{frame_rate / s * per_token:.4g}" for s in ((only,) if only else (1, 2, 3, 4)))
+        asked, unit = (self.bitrate, "bps") if self.token_rate is None else (self.token_rate, "Hz")
+        assert asked is not None
+
+        def reached(stride: int) -> float:
+            token_rate = layout.frame_rate / stride
+            return token_rate if unit == "Hz" else replace(layout, stride=stride).bitrate(token_rate)
+
+        stride = only or max(1, round(reached(1) / asked))
+        if abs(reached(stride) - asked) > TOLERANCE * asked:
+            reachable = ", ".join(f"{reached(s):.4g}" for s in ((only,) if only else (1, 2, 3, 4)))
             more = "" if only else " ..."
             raise RateError(f"{asked:g} {unit} at a fixed rate; allowed: {reachable}{more} {unit}")
         return stride

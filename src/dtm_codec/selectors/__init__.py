@@ -1,4 +1,4 @@
-"""Features -> keep mask: PLE and what the paper compares it with (Table 5), one file each, and Lagrangian DP."""
+"""Features -> keep mask: PLE and what the paper compares it with (Table 6), one file each, and Lagrangian DP."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from .. import hub
-from ..codec import DTMCodec
+from ..network import Network
 from . import checkpoints
 from .discriminators import Discriminators
 
 
-def initialize_from(source: str | PathLike[str], codec: DTMCodec, discriminators: Discriminators) -> list[str]:
+def initialize_from(source: str | PathLike[str], network: Network, discriminators: Discriminators) -> list[str]:
     """Copy matching weights from a run or checkpoint (its averaged weights and discriminators) or an exported model.
 
     Returns lines for the log. tau is taken over only if the selector is the same and is steered: it means something
@@ -30,9 +30,9 @@ def initialize_from(source: str | PathLike[str], codec: DTMCodec, discriminators
         loaded = hub.load(source)
         weights, selector = dict(loaded.tensors or {}), loaded.config.selector.to_dict()
         report = ["discriminators: new, an exported model has none"]
-    if selector != codec.config.selector.to_dict() or not codec.config.is_steered:
+    if selector != network.config.selector.to_dict() or not network.config.is_steered:
         weights = {name: tensor for name, tensor in weights.items() if name != "tau"}
-    return [f"weights from {source}", *_fill(codec, weights, "codec"), *report]
+    return [f"weights from {source}", *_fill(network, weights, "codec"), *report]
 
 
 @torch.no_grad()

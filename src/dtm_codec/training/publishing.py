@@ -30,7 +30,7 @@ def export(
     full: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> str:
-    """Write the averaged weights of a checkpoint (or of a run's last one) as a model folder; returns its id.
+    """Write the averaged weights of a checkpoint (or of a run's last one) as a model folder; returns the model id.
 
     name: what the model is to be called, in its files too; without it the name it was trained under.
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
@@ -51,15 +51,15 @@ def export(
 def averaged_codec(config: CodecConfig, weights: dict[str, Tensor]) -> DTMCodec:
     """A codec for inference with averaged weights."""
     codec = DTMCodec(config)
-    codec.load_state_dict(weights)
-    return codec.eval().requires_grad_(False)
+    codec.network.load_state_dict(weights)
+    return codec
 
 
 def token_statistics(codec: DTMCodec, utterances: Sequence[Utterance], minutes: float) -> TokenModel:
     """How often codes follow each other in at most `minutes` of speech, spread over the whole set."""
     order = np.random.default_rng(0).permutation(len(utterances))
     sequences = _code_sequences(codec, [utterances[i] for i in order], 60 * minutes)
-    vectors = codec.quantizer.vectors().cpu().numpy()
+    vectors = codec.network.quantizer.vectors().cpu().numpy()
     return TokenModel.fit(sequences, codec.config.quantizer.codebook_size, vectors)
 
 

@@ -27,9 +27,9 @@ from ..speech.audio import Samples
 from . import checkpoints, dev
 from .config import TrainConfig
 from .data import Batch, batches, find_utterances, is_shards
+from .fsdp import sharding_strategy
 from .logs import RunLog, log_to_console, plot_losses
 from .publishing import averaged_codec, token_statistics
-from .sharding import sharding_strategy
 from .trainer import Trainer, TrainingError
 
 log = logging.getLogger(__name__)

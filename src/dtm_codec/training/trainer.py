@@ -12,16 +12,15 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..codec import DTMCodec
 from ..config import CodecConfig
 from ..errors import DTMCodecError
-from ..network import CodecOutput
+from ..network import CodecOutput, Network
 from ..nn.mel_distance import MultiScaleMelDistance
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
@@ -33,9 +32,9 @@ from .config import TrainConfig
 from .data import Batch
 from .discriminators import Discriminators
 from .fine_tuning import initialize_from
+from .fsdp import split, split_optimizer, whole, whole_parameter
 from .optim import Average, build_optimizer, set_lr
 from .pitch import PitchTracker
-from .sharding import split, split_optimizer, whole, whole_parameter
 
 log = logging.getLogger(__name__)
 
@@ -47,41 +46,11 @@ class TrainingError(DTMCodecError):
     """A run that cannot go on."""
 
 
-def compile_blocks(codec: DTMCodec) -> None:
+def compile_blocks(network: Network) -> None:
     """Fuse what is between the matrix products, block by block: one graph serves all layers and token counts."""
-    for module in codec.modules():
+    for module in network.modules():
         if isinstance(module, Block):
             module.compile(dynamic=True)
-
-
-class Generated(NamedTuple):
-    """`CodecOutput` as a flat tuple, for Fabric and DDP look into those."""
-
-    audio: Tensor
-    mask: Tensor
-    codes: Tensor
-    latents: Tensor
-    quantizer_loss: Tensor
-    pitch_logits: Tensor | None
-
-
-class _Generator(nn.Module):
-    """The codec as Fabric calls it."""
-
-    def __init__(self, codec: DTMCodec) -> None:
-        super().__init__()
-        self.codec = codec
-
-    def forward(self, audio: Tensor, pitch: Tensor | None) -> Generated:
-        output: CodecOutput = self.codec(audio, pitch)
-        quantized = output.quantizer
-        return Generated(
-            output.audio, output.mask, quantized.codes, quantized.latents, quantized.loss, output.pitch_logits
-        )
-
-    def calibrated_tau(self, audio: Tensor) -> float:
-        """As of the codec. What runs outside of `forward` must start here for weights that are split over processes."""
-        return self.codec.calibrated_tau(audio)
 
 
 class Trainer:
@@ -93,20 +62,20 @@ class Trainer:
         self.fabric = fabric
         self.step = 0
         torch.manual_seed(config.seed)
-        self.codec = DTMCodec(config.model).train()
+        self.network = Network(config.model)
         self.discriminators = Discriminators(config.discriminator)
         if config.init_from is not None and not resumed:
-            for line in initialize_from(config.init_from, self.codec, self.discriminators):
+            for line in initialize_from(config.init_from, self.network, self.discriminators):
                 log.info(line)
         if config.compile:
-            compile_blocks(self.codec)
-        # The originals stay at hand: their attributes and state have the names that checkpoints use.
-        self._generator = fabric.setup_module(_Generator(self.codec))
+            compile_blocks(self.network)
+        # The originals stay at hand: they have the names that checkpoints use. Checkpoints call the network "codec".
+        self._generator = fabric.setup_module(self.network)
         self._discriminators = fabric.setup_module(self.discriminators)
         # Setting a module up may split its parameters, so optimizers and average come after.
-        self.optimizer = fabric.setup_optimizers(build_optimizer(self.codec, config.optimizer))
+        self.optimizer = fabric.setup_optimizers(build_optimizer(self.network, config.optimizer))
         self.discriminator_optimizer = fabric.setup_optimizers(build_optimizer(self.discriminators, config.optimizer))
-        self.average = Average(self.codec, config.ema_decay)
+        self.average = Average(self.network, config.ema_decay)
         self.mel_loss = MultiScaleMelDistance(config.model.sample_rate, config.loss.mel_windows).to(fabric.device)
         follows = config.model.head == "source-filter"
         self.pitch_tracker = PitchTracker(config.model).to(fabric.device) if follows else None
@@ -125,11 +94,11 @@ class Trainer:
             self._start_controller(audio)
 
         pitch = None if self.pitch_tracker is None else self.pitch_tracker(audio)
-        self.codec.quantizer.bypassed = self.step < config.quantize_from
-        if isinstance(self.codec.selector, Random):
-            self.codec.selector.passed_over = fabric.global_rank * audio.numel() // config.model.hop_length
+        self.network.quantizer.bypassed = self.step < config.quantize_from
+        if isinstance(self.network.selector, Random):
+            self.network.selector.passed_over = fabric.global_rank * audio.numel() // config.model.hop_length
         with self._jittered_tau():
-            output: Generated = self._generator(audio, None if pitch is None else pitch.hertz)
+            output: CodecOutput = self._generator(audio, None if pitch is None else pitch.hertz)
         codes, latents = self._gather(output.codes), self._gather(output.latents)
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
@@ -158,9 +127,9 @@ class Trainer:
         self._steer(codes.numel(), output.mask.numel() * fabric.world_size)
         metrics |= self._watch_codes(codes, latents)
         self.step += 1
-        self.average.update(self.codec, self.step)
+        self.average.update(self.network, self.step)
         frames = output.mask.numel() * fabric.world_size
-        return metrics | {"keep_ratio": codes.numel() / frames, "tau": float(self.codec.tau)}
+        return metrics | {"keep_ratio": codes.numel() / frames, "tau": float(self.network.tau)}
 
     def _discriminator_step(self, real: Tensor, fake: Tensor) -> Tensor:
         """Teach the discriminators on detached output. real, fake: (B, T)."""
@@ -203,13 +172,13 @@ class Trainer:
 
     def _start_controller(self, audio: Tensor) -> None:
         """Begin at the tau that gives the first batch the keep ratio; a tau of earlier training is kept."""
-        if torch.isnan(self.codec.tau):
+        if torch.isnan(self.network.tau):
             everything = self.fabric.all_gather(audio).flatten(0, -2)
-            self.codec.tau.fill_(self._generator.module.calibrated_tau(everything))
+            self.network.tau.fill_(self.network.calibrated_tau(everything))
         options = self.config.controller
         self.controller = TauController(
             self.config.model.keep_ratio,
-            float(self.codec.tau),
+            float(self.network.tau),
             momentum=options.momentum,
             eta0=options.eta0,
             decay_steps=options.decay_steps,
@@ -224,19 +193,19 @@ class Trainer:
             yield
             return
         draw = np.random.default_rng((self.config.seed, 3, self.step)).uniform(-jitter, jitter)
-        self.codec.tau.fill_(self.controller.tau * math.exp(draw))
+        self.network.tau.fill_(self.controller.tau * math.exp(draw))
         yield
-        self.codec.tau.fill_(self.controller.tau)
+        self.network.tau.fill_(self.controller.tau)
 
     def _steer(self, kept: int, frames: int) -> None:
         if self.controller is not None:
-            self.codec.tau.fill_(self.controller.update(kept, frames))
+            self.network.tau.fill_(self.controller.update(kept, frames))
 
     def _watch_codes(self, codes: Tensor, latents: Tensor) -> dict[str, float]:
         """Revive codes that nobody uses; usage and perplexity over the last steps. codes: (sum K,) of all processes."""
         size = self.config.model.quantizer.codebook_size
         counts = torch.bincount(codes, minlength=size)
-        quantizer = self.codec.quantizer
+        quantizer = self.network.quantizer
         if self.config.revive_after and isinstance(quantizer, VectorQuantizer):
             seed = _derived_seed(self.config.seed, self.step, 0)
             with whole_parameter(quantizer, "codebook"):
@@ -280,7 +249,7 @@ class Trainer:
         state = {
             "step": self.step,
             "config": self.config.to_dict(),
-            "codec": self.codec.state_dict(),
+            "codec": self.network.state_dict(),
             "average": self.average.weights,
             "discriminators": self.discriminators.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -299,13 +268,15 @@ class Trainer:
             raise CheckpointError("the run to resume trains another model; fine-tune it with init_from")
         if state["config"]["seed"] != self.config.seed:
             raise CheckpointError(f"seed = {self.config.seed}; the run has {state['config']['seed']}")
-        parts = [("codec", "optimizer"), ("discriminators", "discriminator_optimizer")]
+        parts: list[tuple[Any, Any, str, str]] = [
+            (self.network, self.optimizer, "codec", "optimizer"),
+            (self.discriminators, self.discriminator_optimizer, "discriminators", "discriminator_optimizer"),
+        ]
         own = self.discriminators.state_dict()
         if {k: t.shape for k, t in own.items()} != {k: t.shape for k, t in state["discriminators"].items()}:
             log.warning("the discriminators begin anew: those of the checkpoint are configured differently")
             parts.pop()
-        for module_name, optimizer_name in parts:
-            module, optimizer = getattr(self, module_name), getattr(self, optimizer_name)
+        for module, optimizer, module_name, optimizer_name in parts:
             module.load_state_dict(split(state[module_name], module.state_dict()))
             settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             optimizer.load_state_dict(split_optimizer(state[optimizer_name], optimizer))

@@ -20,7 +20,6 @@ from starlette.requests import ClientDisconnect
 
 from ..errors import AudioError
 from ..plotting import local_token_rate
-from ..rate.accounting import rates
 from ..speech.audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from .pictures import Spectrogram, spectrogram
 
@@ -73,14 +72,12 @@ class Demo:
     @property
     def rate_range(self) -> RateRange:
         """Eq. 5 at the lowest, the full and the trained keep ratio; a fixed rate offers one value."""
-        config = self.codec.config
-        bits = config.quantizer.token_bits * config.frame_rate
+        config, layout = self.codec.config, self.codec.layout
         if config.is_fixed_rate:
-            only = round(bits / config.stride)
+            only = round(layout.bitrate(config.frame_rate / config.stride))
             return RateRange(only, only, only)
-        position = config.frame_rate
         ratios = (LOWEST_KEEP_RATIO, 1.0, config.keep_ratio)
-        return RateRange(*(round((ratio * bits + position) / 10) * 10 for ratio in ratios))
+        return RateRange(*(round(layout.bitrate(ratio * config.frame_rate) / 10) * 10 for ratio in ratios))
 
     def describe(self) -> dict[str, Any]:
         config = self.codec.config
@@ -139,21 +136,21 @@ class Demo:
         sample_rate = self.codec.config.sample_rate
         asked = None if self.codec.config.is_fixed_rate else bitrate
         encoded = self.codec.encode(clip.audio, sample_rate, bitrate=asked)
-        file = encoded.to_bytes()
+        file = self.codec.to_bytes(encoded)
         decoded = self.codec.decode(encoded)
-        bits, rate, seconds = encoded.bits, rates([encoded]), encoded.duration_s
+        bits, seconds = encoded.bits, encoded.duration_s
         return {
             "bits": {"content": bits.content, "position": bits.position, "total": bits.total, "written": 8 * len(file)},
             "bps": {
-                "content": rate.content_bps,
-                "position": rate.position_bps,
-                "total": rate.total_bps,
+                "content": bits.content / seconds,
+                "position": bits.position / seconds,
+                "total": bits.total / seconds,
                 "written": 8 * len(file) / seconds,
             },
             "tokens": encoded.codes.size,
             "steps": encoded.mask.size,
-            "token_rate": rate.token_rate,
-            "keep_ratio": rate.keep_ratio,
+            "token_rate": encoded.codes.size / seconds,
+            "keep_ratio": encoded.codes.size / encoded.mask.size,
             "positions": encoded.positions.tolist(),
             "local_rate": local_token_rate(encoded.mask, self.codec.config.frame_rate).round(1).tolist(),
             "spectrogram": _spectrogram_json(spectrogram(decoded, sample_rate, clip.picture.peak_db)),

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...rate.accounting import Bits
 from ...specs import Spec
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit, to_pcm

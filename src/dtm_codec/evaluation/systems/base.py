@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...rate.accounting import Bits
 
 Samples = npt.NDArray[np.float32]
 

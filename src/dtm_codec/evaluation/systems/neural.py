@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ...errors import ConfigError, ModelError
 from ...files import fingerprint
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...optional import import_optional
-from ...rate.accounting import Bits
 from ...specs import Spec, positive_number
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit

@@ -77,10 +77,8 @@ class DTM(System):
 
     def encode(self, audio: Samples) -> Coded:
         """Bits as Eq. 5 counts them; written: mask and tokens of the compact file, without its header."""
-        from ...bitstream.container import inspect
-
         encoded = self.codec.encode(audio, SAMPLE_RATE, selector=self.selector, **self.rate)
-        info = inspect(encoded.to_bytes())
+        info = encoded.to_file("compact", self.codec.token_model).info
         return Coded(encoded, audio.size, encoded.bits, info.mask_bits + info.token_bits_written)
 
     def decode(self, coded: Coded) -> Samples:
@@ -92,9 +90,9 @@ class DTM(System):
 def use_selector(codec: DTMCodec, selector: SelectorConfig) -> None:
     """Make `selector` the codec's own; its tau is then unknown."""
     if selector != codec.config.selector:
-        codec.config = replace(codec.config, selector=selector)
-        codec.selector = build(selector)
-        codec.tau.fill_(math.nan)
+        codec.network.config = replace(codec.config, selector=selector)
+        codec.network.selector = build(selector)
+        codec.network.tau.fill_(math.nan)
 
 
 def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: dict[str, Any]) -> float:
@@ -110,13 +108,13 @@ def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: d
         if codec.layout.stride is not None:
             raise ConfigError(f"{spec.name}: a fixed rate needs no calibration")
         signals = [utterance.read(codec.config.sample_rate)[0] for utterance in read_data(source)]
-        lengths, s_max = [signal.size for signal in signals], codec.selector.s_max
+        lengths, s_max = [signal.size for signal in signals], codec.network.selector.s_max
         if request.bitrate is not None:
             target = tokens_for_bitrate(request.bitrate, lengths, codec.layout, s_max)
         else:
             target = tokens_for_token_rate(request.token_rate or 0.0, lengths, codec.layout, s_max)
         statistics = [codec.selector_statistics(signal, codec.config.sample_rate) for signal in signals]
-        _TAUS[key] = calibrate(codec.selector, statistics, target).tau
+        _TAUS[key] = calibrate(codec.network.selector, statistics, target).tau
     return _TAUS[key]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...rate.accounting import Bits
 from ...specs import Spec, positive_number
 from ...speech.anchor import low_pass
 from .base import Coded, Samples, System

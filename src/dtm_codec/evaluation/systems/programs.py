@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ConfigError, DTMCodecError
+from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...rate.accounting import Bits
 from ...specs import Spec, positive_number
 from ...speech.audio import resample
 from .base import Coded, Samples, System, fit, from_pcm, to_pcm

@@ -1,4 +1,4 @@
-"""Weights split over processes (`strategy: fsdp`): where a network is cut, and tensors from shards to whole and back.
+"""Weights split over processes (`strategy: fsdp`): where a network is cut, and tensors from parts to whole.
 
 Checkpoints hold whole tensors whatever the strategy, so a run may be resumed under another. Whatever is not split
 passes through these functions as it is.
@@ -18,7 +18,7 @@ from ..nn.transformer import Block
 from .discriminators import PeriodDiscriminator, STFTDiscriminator
 
 UNITS = (Block, PeriodDiscriminator, STFTDiscriminator)
-"""What is put together at once: when its turn comes, and no longer."""
+"""Each of these is gathered from all processes when it computes, and let go afterwards."""
 
 
 def sharding_strategy() -> Any:
@@ -37,14 +37,14 @@ def _shard(module: nn.Module, mesh: Any) -> nn.Module:
     everyone = init_device_mesh(mesh.device_type, (mesh.size(),))  # Fabric's mesh is machines x devices
     for unit in [*(m for m in module.modules() if isinstance(m, UNITS)), module]:
         fully_shard(unit, mesh=everyone)
-    if hasattr(module, "calibrated_tau"):
+    if hasattr(module, "calibrated_tau"):  # runs outside of `forward`, and needs the weights put together too
         register_fsdp_forward_method(module, "calibrated_tau")
     return module
 
 
 def whole(state: Any, keep: bool = True) -> Any:
-    """State with its shards put together, in CPU memory. All processes take part; those that do not `keep` the result
-    get their shards back."""
+    """State with its parts put together, in CPU memory. All processes take part; those that do not `keep` the result
+    get their parts back."""
     if isinstance(state, dict):
         return {key: whole(value, keep) for key, value in state.items()}
     if not _is_split(state):
@@ -67,18 +67,18 @@ def split_optimizer(state: dict[str, Any], optimizer: torch.optim.Optimizer) -> 
 
 @contextmanager
 def whole_parameter(module: nn.Module, name: str) -> Iterator[None]:
-    """Within, this parameter of the module is in one piece; what all processes write to it stays."""
-    shards = module.get_parameter(name)
-    if not _is_split(shards):
+    """Within this context the parameter is whole; what all processes write to it stays."""
+    parts = module.get_parameter(name)
+    if not _is_split(parts):
         yield
         return
-    gathered = nn.Parameter(whole(shards.detach()).to(shards.device))
+    gathered = nn.Parameter(whole(parts.detach()).to(parts.device))
     setattr(module, name, gathered)
     try:
         yield
     finally:
-        setattr(module, name, shards)
-    shards.detach().copy_(_cut(gathered.detach(), shards))
+        setattr(module, name, parts)
+    parts.detach().copy_(_cut(gathered.detach(), parts))
 
 
 def _is_split(value: Any) -> bool:
@@ -87,7 +87,7 @@ def _is_split(value: Any) -> bool:
 
 
 def _cut(tensor: Any, like: Any) -> Any:
-    """A tensor as `like` is split, if it is and they have one shape; every process has the whole tensor."""
+    """A whole tensor, split as `like` is if that is split and has the same shape. Every process has the whole."""
     if not _is_split(like) or getattr(tensor, "shape", None) != like.shape:
         return tensor
     from torch.distributed.tensor import distribute_tensor

@@ -1,0 +1,52 @@
+"""Bits are counted as Eq. 5 says, and files are read and written without any model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtm_codec.encoded import Bits, Encoded, Layout
+
+
+def utterance(mask: list[bool], token_bits: int = 14, stride: int | None = None, hop: int = 160) -> Encoded:
+    layout = Layout(sample_rate=16_000, hop_length=hop, token_bits=token_bits, stride=stride)
+    return Encoded(np.zeros(sum(mask), np.int64), np.array(mask), len(mask) * hop, "test:00000000", layout)
+
+
+masks = st.lists(st.booleans(), max_size=50).map(lambda rest: [True, *rest])
+
+
+@given(mask=masks, token_bits=st.integers(1, 24))
+def test_variable_rate_pays_for_every_token_and_every_step(mask: list[bool], token_bits: int) -> None:
+    encoded = utterance(mask, token_bits)
+    assert encoded.bits == Bits(content=sum(mask) * token_bits, position=len(mask))
+    assert encoded.bits.total == sum(mask) * token_bits + len(mask)
+
+
+def test_fixed_rate_pays_for_tokens_alone() -> None:
+    assert utterance([True, False, True, False, True], 16, stride=2).bits == Bits(content=48, position=0)
+
+
+@pytest.mark.parametrize(("token_bits", "stride", "content"), [(14, None, 700), (16, 2, 800)])
+def test_the_papers_operating_points_come_out(token_bits: int, stride: int | None, content: int) -> None:
+    """VFR at 50 Hz: 700 + 100 = 800 bps; FFR at 50 Hz with 16 bits: 800 + 0."""
+    encoded = utterance([True, False] * 500, token_bits, stride)
+    assert encoded.duration_s == 10
+    assert encoded.bits == Bits(10 * content, 10 * (800 - content))
+    assert encoded.layout.bitrate(encoded.codes.size / encoded.duration_s) == 800
+
+
+@given(mask=masks, token_bits=st.integers(1, 24))
+def test_bits_and_bitrate_agree(mask: list[bool], token_bits: int) -> None:
+    encoded = utterance(mask, token_bits)
+    rate = encoded.layout.bitrate(encoded.codes.size / encoded.duration_s)
+    assert rate == pytest.approx(encoded.bits.total / encoded.duration_s)
+
+
+@given(mask=masks)
+def test_a_file_needs_no_model(mask: list[bool]) -> None:
+    encoded = utterance(mask)
+    for mode in ("raw", "compact"):
+        assert Encoded.from_bytes(encoded.to_bytes(mode)) == encoded  # type: ignore[arg-type]
