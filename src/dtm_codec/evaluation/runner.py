@@ -46,11 +46,12 @@ def evaluate(
     out: Path,
     *,
     jobs: int = 1,
+    device: str = "cpu",
     source: str = "",
     progress: Progress | None = None,
 ) -> Summary:
     """Run what is missing and write `utterances.parquet` and `summary.json` into `out`."""
-    judged = list({system.name: system for system in map(systems.build, system_names)}.values())
+    judged = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
     judges = metrics.build_all(metric_names)
     out.mkdir(parents=True, exist_ok=True)
     header = Header({s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
@@ -67,7 +68,7 @@ def evaluate(
     try:
         if progress:
             progress(done, total)
-        for result in _run(tasks, judged, judges, jobs):
+        for result in _run(tasks, judged, judges, jobs, device):
             journal.add(result)
             done += 1
             if progress:
@@ -77,7 +78,7 @@ def evaluate(
     return summarise(journal.results, judged, judges, keys, out, source)
 
 
-def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int) -> Iterator[Result]:
+def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int, device: str) -> Iterator[Result]:
     if not tasks:
         return
     if jobs <= 1 or len(tasks) == 1:
@@ -86,8 +87,8 @@ def _run(tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: i
         return
     # spawned, not forked: torch and onnxruntime threads do not survive a fork
     context = multiprocessing.get_context("spawn")
-    names = ([s.settled_name for s in judged], [m.spec.text for m in judges])
-    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=names) as pool:
+    recipe = ([s.settled_name for s in judged], device, [m.spec.text for m in judges])
+    with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=recipe) as pool:
         try:
             for future in as_completed([pool.submit(_work, task) for task in tasks]):
                 yield future.result()
@@ -140,7 +141,7 @@ _worker: Callable[[_Task], Result]
 """Of this process."""
 
 
-def _start_worker(system_names: list[str], metric_names: list[str]) -> None:
+def _start_worker(system_names: list[str], device: str, metric_names: list[str]) -> None:
     """Load everything in a new process, which ends when its parent does, even by kill -9."""
     global _worker
     import torch
@@ -155,7 +156,7 @@ def _start_worker(system_names: list[str], metric_names: list[str]) -> None:
 
     threading.Thread(target=follow, daemon=True).start()
     try:
-        _worker = _Worker(list(map(systems.build, system_names)), metrics.build_all(metric_names))
+        _worker = _Worker([systems.build(name, device) for name in system_names], metrics.build_all(metric_names))
     except DTMCodecError as error:
         message = str(error)
 

@@ -115,7 +115,7 @@ class BlockAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         window = bias.shape[2]
         queries = _blocks(q, window) * q.shape[-1] ** -0.5
         keys, values = (_neighbourhoods(x, window).contiguous() for x in (k, v))
@@ -127,7 +127,7 @@ class BlockAttention(torch.autograd.Function):
         return _unblock(attended)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, values, weights, attended = ctx.saved_tensors
         window, width = queries.shape[2:]
         grad = _blocks(grads[0], window).contiguous()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigError, ModelError
+from ...hub import check_device
 from ...metrics.base import SAMPLE_RATE
 from ...optional import fingerprint, require
 from ...rate.accounting import Bits
@@ -38,6 +39,7 @@ class NeuralCodec(System):
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(("model",))
         self.model = spec.options.get("model", self.hub_id)
+        self.device = "cpu"
         value = Spec(spec.kind, options={self.setting: spec.argument or f"{self.default:g}"}).number(self.setting)
         assert value is not None
         self.value = value
@@ -59,6 +61,11 @@ class NeuralCodec(System):
             return ""
         return f"no weights of {self.model} on this machine; `dtm-codec evaluate {self.name}` fetches them"
 
+    def to(self, device: str) -> NeuralCodec:
+        check_device(device)
+        self.device = device
+        return self
+
     @property
     def parameters(self) -> int:
         """Numbers of the network."""
@@ -73,7 +80,7 @@ class NeuralCodec(System):
                 network = self.untrained() if self.model == RANDOM else self.pretrained()
         except (OSError, ValueError):  # what the hub client and the loaders raise
             raise ModelError(f"no weights {self.model!r} on disk or hub; give {self.name}?model=FOLDER") from None
-        return network.eval().requires_grad_(False)
+        return network.eval().requires_grad_(False).to(self.device)
 
     @abstractmethod
     def untrained(self) -> Any:
@@ -104,14 +111,15 @@ class NeuralCodec(System):
     def encode(self, audio: Samples) -> Coded:
         """Codes, each counted as log2 of the codebook's size."""
         with torch.inference_mode():
-            codes = self.codes(torch.from_numpy(resample(audio, SAMPLE_RATE, self.sample_rate))[None, None])
+            resampled = torch.from_numpy(resample(audio, SAMPLE_RATE, self.sample_rate))
+            codes = self.codes(resampled[None, None].to(self.device))
         bits = sum(part.numel() for part in codes) * math.ceil(math.log2(self.codebook_size))
         return Coded(codes, audio.size, Bits(bits, 0), bits)
 
     def decode(self, coded: Coded) -> Samples:
         """Back to 16 kHz and to the utterance's length."""
         with torch.inference_mode():
-            samples = self.audio(coded.payload).reshape(-1).float().numpy()
+            samples = self.audio(coded.payload).reshape(-1).float().cpu().numpy()
         return fit(resample(samples, self.sample_rate, SAMPLE_RATE), coded.num_samples)
 
 
