@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .encoded import Encoded, Layout
     from .errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "DTMCodec": "codec",

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from corpus_helpers import recording
 
@@ -58,3 +60,22 @@ def test_mistakes_are_one_line(words, tmp_path, monkeypatch, tiny_model, capsys)
     model = ("-m", str(tiny_model)) if words[0] == "tokenize" else ()
     assert run(*words, *model) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "expected"),
+    [
+        (("--token-rate", "25"), "token_rate", 25),
+        (("-b", "0.6k"), "total_bps", 600),
+        (("--selector", "stride"), "position_bps", 0),
+    ],
+)
+def test_any_rate_and_selector_can_be_asked_for(manifest, tmp_path, tiny_model, words, key, expected):
+    command = ("tokenize", manifest, "-o", tmp_path / "out", "-m", tiny_model, "--shard-size", 16)
+    assert run(*command, *words) == 0
+    metadata = json.loads((tmp_path / "out" / "metadata.json").read_text())
+    assert metadata["rates"][key] == pytest.approx(expected, rel=0.05)
+    assert metadata["selector"] == (words[1] if words[0] == "--selector" else "ple")
+    assert metadata["tau"] is None
+    assert run("detokenize", tmp_path / "out", "-o", tmp_path / "audio", "--device", "cpu") == 0
+    assert run(*command) == 2  # the other settings of the first run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import training_support as support
 from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
+from dtm_codec.cli import main
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
@@ -47,6 +49,17 @@ def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
     size, half = (sum(f.stat().st_size for f in (tmp_path / n).iterdir()) for n in ("model", "half"))
     assert half < 0.7 * size
     assert DTMCodec.from_pretrained(tmp_path / "half").token_model is None
+
+
+def test_commands_run_on_the_device_that_is_asked_for(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", str(run), "-o", str(tmp_path / "model"), "--device", "cuda:99"])
+    assert stopped.value.code == 2
+    assert "device = 'cuda:99'; allowed: one that torch finds here" in capsys.readouterr().err
+    support.run(tmp_path, tmp_path / "run", "--device", "cpu", "--max-steps", "1", "accelerator=none-such")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["accelerator"] == "cpu"
 
 
 def test_published_state_is_the_checkpoint(run: Path, tmp_path: Path) -> None:

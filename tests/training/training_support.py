@@ -55,7 +55,7 @@ def command(folder: Path, out: Path, *arguments: str) -> list[str]:
         str(tiny_file(folder)),
         "--data",
         str(SAMPLES),
-        "--out",
+        "--output",
         str(out),
     ]
     return [*run, *arguments]

@@ -24,10 +24,12 @@ def tokenize(
             "column (a file, or a folder of them)."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the Parquet shards and metadata.json.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet shards and metadata.json.")],
     model: options.Model = None,
     bitrate: options.Bitrate = None,
+    token_rate: options.TokenRate = None,
     tau: options.Tau = None,
+    selector: options.Selector = None,
     workers: Annotated[
         int | None,
         typer.Option(help="Processes; with --ray, actors at most.", show_default="one a core; with --ray, no limit"),
@@ -44,7 +46,7 @@ def tokenize(
     """Turn a corpus into tokens with durations, as Parquet. Run it again to go on where it was stopped."""
     from ..corpus import tokenize
 
-    options.one_rate(bitrate, None, tau)
+    rate = options.one_rate(bitrate, token_rate, tau)
     console = Console(stderr=True)
     columns = (TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bar(*columns, TextColumn("{task.description}"), console=console, transient=True) as bar:
@@ -55,18 +57,18 @@ def tokenize(
 
         summary = tokenize(
             corpus,
-            out,
+            output,
             model=model,
             device=device,
-            bitrate=bitrate,
-            tau=tau,
+            **rate,
+            selector=selector,
             workers=workers,
             ray=ray,
             shard_size=shard_size,
             on_progress=show,
         )
     counts, rates = summary.metadata["counts"], summary.metadata["rates"]
-    typer.echo(f"{counts['utterances']} utterances, {counts['hours']:.3f} h, {counts['tokens']} tokens in {out}")
+    typer.echo(f"{counts['utterances']} utterances, {counts['hours']:.3f} h, {counts['tokens']} tokens in {output}")
     if counts["utterances"]:
         typer.echo(
             f"{rates['total_bps']:.1f} bps: {rates['content_bps']:.1f} content + {rates['position_bps']:.1f} position; "
@@ -90,8 +92,9 @@ def _speed(progress: Progress) -> str:
 
 def detokenize(
     parquet: Annotated[Path, typer.Argument(help="A Parquet file of tokens, or a folder of them.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the WAV files, named by the rows' ids.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the WAV files, named by the rows' ids.")],
     model: options.Model = None,
+    device: options.Device = "cpu",
     force: options.Force = False,
 ) -> None:
     """Turn the tokens of a corpus back into audio, by the model that the file names or that --model finds."""
@@ -104,5 +107,5 @@ def detokenize(
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        count = detokenize(parquet, out, model=model, force=force, on_progress=show)
-    typer.echo(f"{count} utterances in {out}")
+        count = detokenize(parquet, output, model=model, device=device, force=force, on_progress=show)
+    typer.echo(f"{count} utterances in {output}")

@@ -9,7 +9,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-Out: TypeAlias = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the results.")]
+from . import options
+
+Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")]
 Metrics: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -61,10 +63,11 @@ def evaluate(
         ),
     ],
     data: Annotated[str, typer.Option(metavar="MANIFEST|DIR", help="JSON-lines manifest, or a folder of audio.")],
-    out: Out,
+    output: Output,
     metrics: Metrics = None,
     where: Where = None,
     jobs: Jobs = 1,
+    device: options.Device = "cpu",
 ) -> None:
     """Judge systems on speech: bits and metrics of every utterance, means with 95 % intervals.
 
@@ -80,20 +83,20 @@ def evaluate(
     utterances = read_data(data, where or ())
     with _progress("evaluate") as progress:
         source = " ".join([Path(data).name, *(where or ())])
-        summary = run(systems, names, utterances, out, jobs=jobs, source=source, progress=progress)
+        summary = run(systems, names, utterances, output, jobs=jobs, device=device, source=source, progress=progress)
     for block in run_section(summary, source):
         typer.echo(markdown_table(block))
-    typer.echo(f"\n{out / 'summary.json'}, {out / 'utterances.parquet'}")
+    typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of `evaluate`.", show_default=False)],
-    out: Out,
+    output: Output,
 ) -> None:
     """Tables and the rate-distortion figure of finished runs, the paper's rows beside them: Markdown, LaTeX, HTML."""
     from ..evaluation.report import make_report
 
-    for path in make_report(runs, out):
+    for path in make_report(runs, output):
         typer.echo(path)
 
 
@@ -107,7 +110,7 @@ def recipe(
             show_default=False,
         ),
     ],
-    out: Out,
+    output: Output,
     models: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder with trained models, or with the runs that made them.")
     ] = None,
@@ -140,6 +143,7 @@ def recipe(
     ] = None,
     metrics: Metrics = None,
     jobs: Jobs = 1,
+    device: options.Device = "cpu",
 ) -> None:
     """Reproduce results of the paper with the models at hand, the paper's rows beside them."""
     from .. import metrics as registry
@@ -157,13 +161,14 @@ def recipe(
     settings = Settings(
         models=Models(models, family, given),
         metrics=metrics.split(",") if metrics else registry.standard(),
-        out=out,
+        out=output,
         data=data,
         calibrate=calibrate,
         codes_data=codes_data,
         probes=probe or (),
         ratings=ratings,
         jobs=jobs,
+        device=device,
     )
     with _progress_of_many() as progress:
         files = RecipeRunner(settings, progress).run(wanted)
@@ -186,8 +191,8 @@ def bench(
     memory: Annotated[
         str, typer.Option(help="Lengths in seconds to measure peak memory at, joined by commas; empty for none.")
     ] = "10,60",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Also write the figures as JSON.")
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the figures as JSON.")
     ] = None,
 ) -> None:
     """Real-time factors, selector share and memory of codecs in one interleaved run on one thread."""
@@ -205,6 +210,8 @@ def bench(
         raise typer.BadParameter(f"{memory!r}; allowed: numbers joined by commas", param_hint="--memory") from None
     with _progress("bench") as progress:
         timings = run(systems or DEFAULT_SYSTEMS, seconds, rounds, lengths, progress)
-    if out is not None:
-        write_atomically(out, json.dumps([dataclasses.asdict(timing) for timing in timings], indent=2).encode() + b"\n")
+    if output is not None:
+        write_atomically(
+            output, json.dumps([dataclasses.asdict(timing) for timing in timings], indent=2).encode() + b"\n"
+        )
     typer.echo(markdown_table(bench_block(timings, seconds)))

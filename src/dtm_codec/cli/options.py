@@ -1,7 +1,9 @@
-"""Options that several commands share: which model, at which rate."""
+"""Options that several commands share: which model, at which rate, on which device."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
@@ -10,6 +12,24 @@ from ..config import SelectorName
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
+
+
+def _positive(allowed: str, **units: float) -> Callable[[str], float]:
+    """A parser of numbers > 0 that may have a unit behind them, in upper or lower case."""
+
+    def parse(text: str) -> float:
+        lower = text.strip().lower()
+        unit = max((unit for unit in units if lower.endswith(unit)), key=len, default="")
+        try:
+            value = float(lower.removesuffix(unit)) * units.get(unit, 1)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise typer.BadParameter(f"{text!r}; allowed: {allowed}")
+        return value
+
+    return parse
+
 
 Model: TypeAlias = Annotated[
     str | None,
@@ -20,18 +40,33 @@ Model: TypeAlias = Annotated[
 Bitrate: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        metavar="BPS", help="Total bits a second, position bits included, met by each file, unless it is silent."
+        "--bitrate",
+        "-b",
+        metavar="BPS",
+        parser=_positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000),
+        help="Total bits a second, position bits included, met by each file, unless it is silent: 800, 800bps or 0.8k.",
     ),
 ]
-TokenRate: TypeAlias = Annotated[float | None, typer.Option(metavar="HZ", help="Tokens a second, met by each file.")]
+TokenRate: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="HZ",
+        parser=_positive("a number > 0 of tokens a second, as 50 or 50Hz", hz=1),
+        help="Tokens a second, met by each file.",
+    ),
+]
 Tau: TypeAlias = Annotated[
     float | None,
-    typer.Option(metavar="X", help="The selector's own knob; larger keeps fewer tokens. Without it: that of training."),
+    typer.Option(
+        metavar="X",
+        parser=_positive("a number > 0"),
+        help="The selector's own knob; larger keeps fewer tokens. Without it: that of training.",
+    ),
 ]
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
 ]
-Device: TypeAlias = Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")]
+Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 
@@ -45,14 +80,11 @@ class Rate(TypedDict):
 
 
 def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None) -> Rate:
-    """Refuse two requests at once, and numbers that are none, before a model is loaded."""
+    """Refuse two requests at once before a model is loaded."""
     given = {"--bitrate": bitrate, "--token-rate": token_rate, "--tau": tau}
-    given = {name: value for name, value in given.items() if value is not None}
-    if len(given) > 1:
-        raise typer.BadParameter(f"{' and '.join(given)} exclude each other", param_hint=" / ".join(given))
-    for name, value in given.items():
-        if value is None or not 0 < value < float("inf"):
-            raise typer.BadParameter(f"{value}; allowed: a number > 0", param_hint=name)
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise typer.BadParameter(f"{' and '.join(names)} exclude each other", param_hint=" / ".join(names))
     return Rate(bitrate=bitrate, token_rate=token_rate, tau=tau)
 
 

@@ -32,6 +32,7 @@ def show(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    device: options.Device = "cpu",
     start: Annotated[float, typer.Option(metavar="S", min=0, help="Begin at this second.")] = 0.0,
     seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="Show at most this much.")] = 12.0,
     force: options.Force = False,
@@ -47,7 +48,7 @@ def show(
     def prepare() -> Callable[[batch.Job], batch.Outcome]:
         from ..plotting import Picture, render
 
-        codec = options.load_codec(model)
+        codec = options.load_codec(model, device)
         sample_rate = codec.config.sample_rate
 
         def convert(job: batch.Job) -> batch.Outcome:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from . import options
 
 
 def train(
@@ -24,26 +26,38 @@ def train(
     dev: Annotated[
         str | None, typer.Option(help="Folder or manifest to score on while training. Default: data.dev of the config.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/NAME.", show_default=False)] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the run. Default: runs/NAME.", show_default=False)
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"] | None,
+        typer.Option(help="Where to train. Default: accelerator of the config.", show_default=False),
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(help="Stop after this many steps in all.", min=1)] = None,
     max_minutes: Annotated[
         float | None, typer.Option(help="Stop after this many minutes, with a checkpoint.", min=0)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in OUT, if any.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint of the run, if any.")
+    ] = False,
 ) -> None:
     """Train a codec. Ctrl-C ends it cleanly; --resume goes on as if it had never stopped."""
     import json
     import math
 
+    from ..hub import check_device
     from ..training.config import load_config
     from ..training.run import train as run
 
+    if device not in (None, "auto"):
+        check_device(device)
     changes = list(overrides or ())
-    for key, value in (("data.train", data), ("data.dev", dev), ("max_steps", max_steps)):
+    given = {"data.train": data, "data.dev": dev, "max_steps": max_steps, "accelerator": device}
+    for key, value in given.items():
         if value is not None:
             changes.append(f"{key}={json.dumps(value)}")
     settings = load_config(config, changes)
-    folder = out or Path("runs") / settings.model.name
+    folder = output or Path("runs") / settings.model.name
     last = run(settings, folder, resume=resume, max_minutes=math.inf if max_minutes is None else max_minutes)
     typer.echo(last)
 
@@ -59,6 +73,7 @@ def export(
         typer.Option(help="Folder or manifest of speech to take token statistics from, for compact files."),
     ] = None,
     minutes: Annotated[float, typer.Option(help="How much of it.", min=0.1)] = 60.0,
+    device: options.Device = "cpu",
     full: Annotated[
         bool, typer.Option("--full", help="Add training.safetensors: optimizers and discriminators too.")
     ] = False,
@@ -70,7 +85,9 @@ def export(
     from ..training.publishing import export as publish
 
     dtype = torch.float16 if half else torch.float32
-    typer.echo(publish(checkpoint, output, name=name, data=data, minutes=minutes, full=full, dtype=dtype))
+    typer.echo(
+        publish(checkpoint, output, name=name, data=data, minutes=minutes, device=device, full=full, dtype=dtype)
+    )
 
 
 class Corpus(str, Enum):

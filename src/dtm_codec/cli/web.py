@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from ..errors import ConfigError
 from ..optional import import_optional
+from . import options
 
 if TYPE_CHECKING:
     from ..ratings import RatingResults
@@ -35,6 +37,7 @@ def serve(
             help="The demo's model. With --listening, no demo without it.",
         ),
     ] = None,
+    device: options.Device = "cpu",
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST", help="Another name to answer to on loopback, as a reverse proxy passes it on."),
@@ -62,7 +65,7 @@ def serve(
     from ..web.listening.routes import RunningTest
 
     running = RunningTest(listening) if listening is not None else None
-    demo = _demo(model, max_seconds) if model is not None or running is None else None
+    demo = _demo(model, device, max_seconds) if model is not None or running is None else None
     token = admin_token or secrets.token_urlsafe(16)
     local = host in LOOPBACK_NAMES
     app = create_app(demo, running, token, (*LOOPBACK_NAMES, *(name or ())) if local else None)
@@ -81,18 +84,18 @@ def serve(
         running.store.close()
 
 
-def _demo(model: str | None, max_seconds: float) -> Demo:
+def _demo(model: str | None, device: str, max_seconds: float) -> Demo:
     from ..hub import DEFAULT_MODEL
     from ..web.demo import Demo
-    from .options import load_codec
 
-    return Demo(load_codec(model), model or DEFAULT_MODEL, max_seconds)
+    return Demo(options.load_codec(model, device), model or DEFAULT_MODEL, max_seconds)
 
 
 @listening.command("new")
 def new(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What to compare; see docs/listening_test.md.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="New folder for the prepared test.")],
+    device: options.Device = "cpu",
 ) -> None:
     """Prepare a listening test: run the systems, align, match loudness, make the anchor."""
     from rich.console import Console
@@ -104,19 +107,19 @@ def new(
     def progress(utterances: list[str]) -> Iterator[str]:
         yield from track(utterances, "Preparing", console=Console(stderr=True), transient=True)
 
-    test = prepare(load_definition(config), output, _system, progress)
+    test = prepare(load_definition(config), output, partial(_system, device=device), progress)
     count = len(test.utterances)
     typer.echo(f"{output}: {count} trials of {len(test.systems)} stimuli, {test.trials_per_listener} a listener")
     typer.echo(f"Serve it: dtm-codec serve --listening {output}")
 
 
-def _system(source: str) -> RoundTrip:
+def _system(source: str, device: str) -> RoundTrip:
     """A system of the evaluation room, as the listening test runs it."""
     from ..evaluation.systems import build
     from ..metrics.base import SAMPLE_RATE
     from ..speech.audio import Samples, resample
 
-    system = build(source)
+    system = build(source, device)
 
     def run(audio: Samples, sample_rate: int) -> tuple[Samples, int]:
         return system.decode(system.encode(resample(audio, sample_rate, SAMPLE_RATE))), SAMPLE_RATE

@@ -21,6 +21,7 @@ def detokenize(
     out: str | PathLike[str],
     *,
     model: str | PathLike[str] | None = None,
+    device: str = "cpu",
     force: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
@@ -36,7 +37,7 @@ def detokenize(
         raise CorpusError(f"no Parquet file at {parquet}")
     footers = [read_footer(path) for path in paths]
     total = sum(report.utterances for _, report in footers)
-    codec = DTMCodec.from_pretrained(footers[0][0].model if model is None else model)
+    codec = DTMCodec.from_pretrained(footers[0][0].model if model is None else model, device)
     layout = replace(codec.layout, stride=None)  # the durations say the positions, at a fixed rate too
     written: set[Path] = set()
     rows = (row for path in paths for row in read_rows(path, layout))

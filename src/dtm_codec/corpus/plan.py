@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
 from ..files import write_atomically
@@ -42,6 +43,8 @@ class ShardPlan:
     tau: float | None
     shard_size: int
     parts: tuple[Part, ...]
+    token_rate: float | None = None
+    selector: str | None = None
 
     @classmethod
     def settle(
@@ -49,18 +52,20 @@ class ShardPlan:
         folder: Path,
         source: Source,
         model_id: str,
-        bitrate: float | None,
-        tau: float | None,
+        asked: dict[str, Any],
         shard_size: int | None = None,
     ) -> ShardPlan:
-        """Make the plan and write it into `folder`, or check that it is the one that was written there before."""
+        """Make the plan and write it into `folder`, or check that it is the one that was written there before.
+
+        asked: bitrate, token_rate, tau and selector, as `DTMCodec.encode` takes them.
+        """
         if shard_size is not None and shard_size < 1:
             raise CorpusError(f"shard_size = {shard_size}; allowed: >= 1")
         path = folder / PLAN_FILE
         before = cls._read(path) if path.exists() else None
         usual = min(MAX_SHARD_SIZE, max(MIN_SHARD_SIZE, (source.items or 0) // USUAL_SHARDS))
         size = shard_size or (before.shard_size if before else usual)
-        plan = cls(source.fingerprint, model_id, bitrate, tau, size, tuple(source.parts(size)))
+        plan = cls(source.fingerprint, model_id, shard_size=size, parts=tuple(source.parts(size)), **asked)
         if not plan.parts:
             raise CorpusError(f"the corpus in {source.root} is empty")
         if before is None:

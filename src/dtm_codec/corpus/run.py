@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..config import CodecConfig
+from ..config import CodecConfig, SelectorName
 from ..files import write_atomically
 from ..workers import available_cores, run_in_processes
 from . import ray_engine
@@ -78,7 +77,9 @@ def tokenize(
     model: str | PathLike[str] | None = None,
     device: str = "cpu",
     bitrate: float | None = None,
+    token_rate: float | None = None,
     tau: float | None = None,
+    selector: SelectorName | None = None,
     workers: int | None = None,
     ray: str | None = None,
     shard_size: int | None = None,
@@ -87,7 +88,8 @@ def tokenize(
     """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
 
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
-    bitrate: total bits a second that each utterance is calibrated to. tau: one tau for all. Default: the model's tau.
+    bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
+    Without any of the three: the model's tau. selector: another rule than the model's own.
     workers: processes, default one a core, or one with a GPU; with `ray`, actors at most, default no limit.
     ray: address of a Ray cluster, 'auto' for the one that is running, 'local' to start one here.
     shard_size: utterances in a file; the default follows from their number.
@@ -98,8 +100,9 @@ def tokenize(
         from ..hub import check_device
 
         check_device(device)
-    identity = _identify(model, bitrate, tau)
-    bitrate, tau = (rate.item() if isinstance(rate, np.generic) else rate for rate in (bitrate, tau))  # fit for JSON
+    asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector}
+    identity = _identify(model, asked)
+    asked = {key: value.item() if isinstance(value, np.generic) else value for key, value in asked.items()}  # for JSON
     folder = Path(out).resolve()
     if folder == Path(corpus).resolve():
         raise CorpusError(f"{out} is the corpus; allowed: another folder for the tokens, which may be inside it")
@@ -108,7 +111,7 @@ def tokenize(
     listing = folder / f".{os.getpid()}-{LISTING_FILE}"
     try:
         source = open_source(Path(corpus).resolve(), listing)
-        plan = ShardPlan.settle(folder, source, identity.model_id, bitrate, tau, shard_size)
+        plan = ShardPlan.settle(folder, source, identity.model_id, asked, shard_size)
         if isinstance(source, Manifest) and source.path == listing:  # only now: a refused run changes nothing
             source = replace(source, path=listing.replace(folder / LISTING_FILE))
     finally:
@@ -117,7 +120,7 @@ def tokenize(
     missing = [shard for shard in shards if not shard.path.exists()]
     cores = available_cores()
     processes = min(workers or (cores if device == "cpu" else 1), max(1, len(missing)))
-    job = TokenizeJob(source, identity.name, identity.model_id, device, bitrate, tau)
+    job = TokenizeJob(source, identity.name, identity.model_id, device, asked)
     if ray:
         results = ray_engine.run(job, missing, ray, workers)
     else:
@@ -141,7 +144,7 @@ def tokenize(
     return TokenizedCorpus(folder, metadata, finished)
 
 
-def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: float | None) -> _Model:
+def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Model:
     """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
     from ..codec import DTMCodec
     from ..hub import DEFAULT_MODEL, bundled_models
@@ -150,10 +153,11 @@ def _identify(model: str | PathLike[str] | None, bitrate: float | None, tau: flo
     codec = DTMCodec.from_pretrained(chosen)
     rate = codec.config.sample_rate
     noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
-    codec.encode(noise, rate, bitrate=bitrate, tau=tau)
-    used_tau = None if bitrate is not None else tau if tau is not None else float(codec.network.tau)
-    if used_tau is not None and math.isnan(used_tau):  # untrained: each utterance is calibrated on its own
-        used_tau = None
+    codec.encode(noise, rate, **asked)
+    used_tau = asked["tau"]
+    is_open = asked["bitrate"] is None and asked["token_rate"] is None and used_tau is None
+    if is_open and asked["selector"] in (None, codec.config.selector.name) and not codec.network.tau.isnan():
+        used_tau = float(codec.network.tau)  # otherwise each utterance is calibrated on its own
     name = str(chosen)
     if not isinstance(chosen, str) or (name not in bundled_models() and Path(name).is_dir()):
         name = str(Path(chosen).resolve())  # workers may run elsewhere
@@ -179,7 +183,9 @@ def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, 
         "frame_rate": config.frame_rate,
         "codebook_size": config.quantizer.codebook_size,
         "bitrate": plan.bitrate,
+        "token_rate": plan.token_rate,
         "tau": model.tau,
+        "selector": plan.selector or config.selector.name,
         "rates": {
             "token_rate": per_second(report.tokens),
             "content_bps": per_second(report.content_bits),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
@@ -33,8 +33,8 @@ class TokenizeJob:
     model: str
     model_id: str
     device: str
-    bitrate: float | None
-    tau: float | None
+    asked: dict[str, Any]
+    """Rate and selector, as `DTMCodec.encode` takes them."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ShardWorker:
         """Encode a batch; if the codec refuses it, one at a time, so that only the culprit fails."""
         audio, rate = [loaded.audio for loaded in batch], self.codec.config.sample_rate
         try:
-            encoded = self.codec.encode(audio, rate, bitrate=self.job.bitrate, tau=self.job.tau)
+            encoded = self.codec.encode(audio, rate, **self.job.asked)
         except DTMCodecError as error:
             if len(batch) == 1:
                 failures.append(_failure(batch[0].utterance, error))

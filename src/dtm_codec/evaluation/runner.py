@@ -45,11 +45,12 @@ def evaluate(
     out: Path,
     *,
     jobs: int = 1,
+    device: str = "cpu",
     source: str = "",
     progress: Progress | None = None,
 ) -> Summary:
     """Run what is missing and write `utterances.parquet` and `summary.json` into `out`."""
-    judged = list({system.name: system for system in map(systems.build, system_names)}.values())
+    judged = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
     judges = metrics.build_all(metric_names)
     out.mkdir(parents=True, exist_ok=True)
     journal = Journal(out / JOURNAL, {s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
@@ -62,7 +63,7 @@ def evaluate(
     ]
     total = len(keys) * len(judged)
     done = total - len(tasks)
-    with closing(journal), closing(_run(tasks, judged, judges, jobs)) as results:
+    with closing(journal), closing(_run(tasks, judged, judges, jobs, device)) as results:
         if progress:
             progress(done, total)
         for result in results:
@@ -74,7 +75,7 @@ def evaluate(
 
 
 def _run(
-    tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int
+    tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int, device: str
 ) -> Generator[JudgedUtterance, None, None]:
     if not tasks:
         return
@@ -82,7 +83,7 @@ def _run(
         worker = _Worker(judged, judges)
         yield from map(worker, tasks)
         return
-    start = partial(_start_worker, [s.settled_name for s in judged], [m.spec.text for m in judges])
+    start = partial(_start_worker, [s.settled_name for s in judged], device, [m.spec.text for m in judges])
     yield from run_in_processes(start, tasks, jobs)
 
 
@@ -125,5 +126,5 @@ class _Worker:
         return self._last[1]
 
 
-def _start_worker(system_names: Sequence[str], metric_names: Sequence[str]) -> _Worker:
-    return _Worker(list(map(systems.build, system_names)), metrics.build_all(metric_names))
+def _start_worker(system_names: Sequence[str], device: str, metric_names: Sequence[str]) -> _Worker:
+    return _Worker([systems.build(name, device) for name in system_names], metrics.build_all(metric_names))

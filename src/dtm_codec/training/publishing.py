@@ -15,6 +15,7 @@ from torch import Tensor
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
+from ..hub import check_device
 from ..speech.utterance import Utterance
 from . import checkpoints
 from .data import find_utterances, unless_broken
@@ -27,6 +28,7 @@ def export(
     name: str | None = None,
     data: str | PathLike[str] | None = None,
     minutes: float = 60.0,
+    device: str = "cpu",
     full: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> str:
@@ -34,14 +36,16 @@ def export(
 
     name: what the model is to be called, in its files too; without it the name it was trained under.
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
+    device: where that speech is encoded.
     full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
     """
+    check_device(device)
     path = checkpoints.find(checkpoint)
     state = checkpoints.load(path)
     config = CodecConfig.from_dict(state["config"]["model"])
     codec = averaged_codec(replace(config, name=name or config.name), state["average"])
     if data is not None:
-        codec.token_model = token_statistics(codec, find_utterances(data), minutes)
+        codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes)
     model_id = codec.save_pretrained(folder, dtype)
     if full:
         checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)

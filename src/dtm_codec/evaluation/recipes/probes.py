@@ -19,7 +19,7 @@ from ..tables import Block, Cell, Column, Group, Row
 from . import ProbeSet, Recipe
 
 if TYPE_CHECKING:
-    from .run import Choice
+    from .run import Choice, Settings
 
 JUDGE = f"linear probe, {EPOCHS} epochs, AdamW 1e-3, folds by speaker"
 
@@ -42,13 +42,12 @@ def read_sets(sources: Sequence[str], sets: Sequence[ProbeSet]) -> dict[str, lis
 def probing_block(
     recipe: Recipe,
     choices: Sequence[tuple[tuple[str, ...], Choice]],
-    sources: Sequence[str],
-    out: Path,
+    settings: Settings,
     progress: Progress,
 ) -> Block:
     """Probe every model that is there on every set that is there; scores of a model and set are kept."""
-    sets = read_sets(sources, recipe.sets)
-    cache = ResultCache(out / "runs" / "probes.json")
+    sets = read_sets(settings.probes, recipe.sets)
+    cache = ResultCache(settings.out / "runs" / "probes.json")
     present = [s for s in recipe.sets if s.name in sets]
     models = [choice.system for _, choice in choices if choice.system]
     total = len(models) * sum(len(sets[s.name]) for s in present)
@@ -61,7 +60,7 @@ def probing_block(
 
     def score(model: str, probe_set: ProbeSet) -> ProbeScore:
         utterances = sets[probe_set.name]
-        system = systems.build(model)
+        system = systems.build(model, settings.device)
         assert isinstance(system, DTM)
         how = f"{system.name} {system.identity} {probe_set.label} {probe_set.folds}"
         key = " ".join([how, *(u.key for u in utterances)])

@@ -58,6 +58,8 @@ class Settings:
     """A manifest, or NAME=FOLDER of a published set."""
     ratings: Path | None = None
     jobs: int = 1
+    device: str = "cpu"
+    """Where systems and probes run; speed is always measured on the CPU."""
 
 
 @dataclass
@@ -150,6 +152,7 @@ class RecipeRunner:
             utterances,
             folder,
             jobs=self.settings.jobs,
+            device=self.settings.device,
             source=" ".join([Path(str(self.settings.data)).name, *where]),
             progress=self.progress(f"evaluate {' '.join(where)}"),
         )
@@ -240,7 +243,7 @@ class RecipeRunner:
         from .probes import probing_block
 
         choices = [(row.cells, self.choice(recipe, row)) for row in recipe.rows]
-        return (probing_block(recipe, choices, self.settings.probes, self.settings.out, self.progress("probe")),)
+        return (probing_block(recipe, choices, self.settings, self.progress("probe")),)
 
     def _listening(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         from ...ratings import read_ratings

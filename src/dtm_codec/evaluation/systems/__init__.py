@@ -30,10 +30,11 @@ def known() -> list[str]:
     return list(_SYSTEMS)
 
 
-def build(text: str) -> System:
+def build(text: str, device: str = "cpu") -> System:
+    """The system of that name; its network, if it has one, runs on `device`."""
     spec = Spec.parse(text)
     if spec.kind not in _SYSTEMS:
         raise ConfigError(f"unknown system {spec.kind!r}; known: {', '.join(_SYSTEMS)}")
     module, _, cls = _SYSTEMS[spec.kind].partition(":")
     system: System = getattr(import_module(f".{module}", __name__), cls)(spec)
-    return system
+    return system.to(device)

@@ -63,6 +63,10 @@ class System(ABC):
         """Trainable numbers, of neural codecs."""
         return None
 
+    def to(self, device: str) -> System:
+        """The same system with its network on `device`. Programs and filters run on the CPU whatever is asked."""
+        return self
+
     @abstractmethod
     def encode(self, audio: Samples) -> Coded:
         """audio: (T,) float32 at 16 kHz"""

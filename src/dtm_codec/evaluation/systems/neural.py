@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...errors import ConfigError, ModelError
 from ...files import fingerprint
+from ...hub import check_device
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...optional import import_optional
@@ -39,6 +40,7 @@ class NeuralCodec(System):
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(("model",))
         self.model = spec.options.get("model", self.hub_id)
+        self.device = "cpu"
         self.value = value = positive_number(spec.argument or f"{self.default:g}", f"{spec.kind}: {self.setting}")
         self.name = f"{spec.kind}:{value:g}" + (f"?model={self.model}" if "model" in spec.options else "")
         self.series = self.kind + (" (random weights)" if self.model == RANDOM else "")
@@ -57,6 +59,11 @@ class NeuralCodec(System):
             return ""
         return f"no weights of {self.model} on this machine; `dtm-codec evaluate {self.name}` fetches them"
 
+    def to(self, device: str) -> NeuralCodec:
+        check_device(device)
+        self.device = device
+        return self
+
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.network.parameters())
@@ -69,7 +76,7 @@ class NeuralCodec(System):
                 network = self.untrained() if self.model == RANDOM else self.pretrained()
         except (OSError, ValueError):  # what the hub client and the loaders raise
             raise ModelError(f"no weights {self.model!r} on disk or hub; give {self.name}?model=FOLDER") from None
-        return network.eval().requires_grad_(False)
+        return network.eval().requires_grad_(False).to(self.device)
 
     @abstractmethod
     def untrained(self) -> Any:
@@ -98,14 +105,15 @@ class NeuralCodec(System):
     def encode(self, audio: Samples) -> Coded:
         """Codes, each counted as log2 of the codebook's size."""
         with torch.inference_mode():
-            codes = self.codes(torch.from_numpy(resample(audio, SAMPLE_RATE, self.sample_rate))[None, None])
+            resampled = torch.from_numpy(resample(audio, SAMPLE_RATE, self.sample_rate))
+            codes = self.codes(resampled[None, None].to(self.device))
         bits = sum(part.numel() for part in codes) * math.ceil(math.log2(self.codebook_size))
         return Coded(codes, audio.size, Bits(bits, 0), bits)
 
     def decode(self, coded: Coded) -> Samples:
         """Back to 16 kHz and to the utterance's length."""
         with torch.inference_mode():
-            samples = self.audio(coded.payload).reshape(-1).float().numpy()
+            samples = self.audio(coded.payload).reshape(-1).float().cpu().numpy()
         return fit(resample(samples, self.sample_rate, SAMPLE_RATE), coded.num_samples)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
+from ...hub import check_device
 from ...metrics.base import SAMPLE_RATE
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
@@ -74,6 +75,11 @@ class DTM(System):
     @property
     def parameters(self) -> int:
         return self.codec.num_parameters
+
+    def to(self, device: str) -> DTM:
+        check_device(device)
+        self.codec.to(device)
+        return self
 
     def encode(self, audio: Samples) -> Coded:
         """Bits as Eq. 5 counts them; written: mask and tokens of the compact file, without its header."""

@@ -1,0 +1,67 @@
+"""What the documentation promises is there: files, commands, options, the lines of Python."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import dtm_codec
+from dtm_codec.cli import app
+from dtm_codec.speech.audio import read_audio, sample_path
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "bitstream.md"], ids=lambda page: page.name)
+def test_prose_is_at_most_120_characters_wide(page: Path) -> None:
+    lines = [line for line in page.read_text().splitlines() if not line.lstrip().startswith("|")]
+    assert [line for line in lines if len(line) > 120] == []
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r'\]\(([^)#]+)\)|<img src="([^"]+)"', page.read_text())
+    local = [link or image for link, image in targets if not (link or image).startswith("http")]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every call of `dtm-codec` in code, in its own lines or within a sentence, as words."""
+    text = text.replace("\\\n", " ")
+    inline = re.findall(r"`(dtm-codec [^`]*)`", text)
+    own_line = re.findall(r"^(?: {4}|\$\(BIN\)/|\t\$\(BIN\)/)?(dtm-codec .*)$", text, re.MULTILINE)
+    return [shlex.split(call, comments=True)[1:] for call in (*inline, *own_line)]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "Makefile"], ids=lambda page: page.name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    for words in commands(page.read_text()):
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands") and words and not words[0].startswith("-"):
+            assert words[0] in command.commands, words
+            command = command.commands[words.pop(0)]
+        known = {"--help", "-h"}.union(*((*p.opts, *p.secondary_opts) for p in command.params))
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert given <= known, (command.name, given - known)
+
+
+def test_calls_are_found() -> None:
+    text = "See `dtm-codec info -x`.\n\n    dtm-codec encode a.wav \\\n        --bitrate 800  # why\n"
+    assert commands(text) == [["info", "-x"], ["encode", "a.wav", "--bitrate", "800"]]
+
+
+def test_the_lines_of_python_in_the_readme_run() -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    audio, sample_rate = read_audio(sample_path())
+    names: dict[str, Any] = {"dtm_codec": dtm_codec, "audio": audio, "sample_rate": sample_rate}
+    exec(code[1], names)
+    assert names["audio"].shape == audio.shape
+    assert names["encoded"].bits.total / names["encoded"].duration_s == pytest.approx(800, rel=0.01)

@@ -1,0 +1,62 @@
+"""The scripts in examples/ run as they are, on the bundled recordings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dtm_codec.speech.audio import audio_info, sample_path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_speech_is_sent_as_bytes(tmp_path: Path) -> None:
+    done = run(tmp_path, "send_over_network.py")
+    assert done.returncode == 0, done.stderr
+    sent = next(int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("sent"))
+    original, received = audio_info(sample_path()), audio_info(tmp_path / "received.wav")
+    assert received.num_samples == original.num_samples
+    assert sent < 800 / 8 * original.duration_s + 30
+
+
+def test_systems_are_compared_at_one_bitrate(tmp_path: Path) -> None:
+    done = run(tmp_path, "compare_codecs.py", "--metrics", "stoi")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| DTM-Codec")]
+    assert len(rows) == 2
+    assert "lagrangian" in rows[1]
+    assert (tmp_path / "comparison" / "summary.json").is_file()
+
+
+def test_rates_that_do_not_match_are_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "compare_codecs.py", "identity", "dtm:small?bitrate=800", "--metrics", "stoi")
+    assert done.returncode == 1
+    assert "not matched: identity 256000 bps" in done.stderr
+
+
+def test_a_corpus_becomes_tensors_and_speech_again(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    done = run(tmp_path, "speech_language_model.py")
+    assert done.returncode == 0, done.stderr
+    batch = torch.load(tmp_path / "tokens" / "batch.pt")
+    recordings = sorted(sample_path().parent.glob("*.flac"))
+    assert batch["ids"] == [path.name for path in recordings]
+    assert batch["symbols"].shape[0] == len(recordings)
+    for path in recordings:
+        steps = -(-audio_info(path).num_samples // 160)
+        assert audio_info(tmp_path / "tokens" / "audio" / f"{path.stem}.wav").num_samples == 160 * steps
+
+
+def test_every_example_is_run_here() -> None:
+    here = Path(__file__).read_text()
+    assert all(path.name in here for path in EXAMPLES.glob("*.py"))
