@@ -103,6 +103,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     safetensors.torch.save_file(transformers_weights(), folder / "transformers" / "model.safetensors")
     write_ctranslate2(folder / "ctranslate2" / "model.bin", ctranslate2_names(transformers_weights()))
     lstm, linear = torch.nn.LSTM(40, 256, 3), torch.nn.Linear(256, 256)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in (*lstm.parameters(), *linear.parameters()):
+        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
     state = {f"lstm.{n}": t for n, t in lstm.state_dict().items()}
     state |= {f"linear.{n}": t for n, t in linear.state_dict().items()} | {"similarity_weight": torch.ones(1)}
     torch.save({"step": 1, "model_state": state}, folder / "pretrained.pt")
