@@ -105,7 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lstm, linear = torch.nn.LSTM(40, 256, 3), torch.nn.Linear(256, 256)
     generator = torch.Generator().manual_seed(0)
     for parameter in (*lstm.parameters(), *linear.parameters()):
-        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
     state = {f"lstm.{n}": t for n, t in lstm.state_dict().items()}
     state |= {f"linear.{n}": t for n, t in linear.state_dict().items()} | {"similarity_weight": torch.ones(1)}
     torch.save({"step": 1, "model_state": state}, folder / "pretrained.pt")
@@ -129,10 +129,10 @@ def test_both_file_formats_hold_the_same_network(folder: Path, audio: Tensor) ->
 def test_only_the_same_sound_is_at_distance_0(folder: Path, audio: Tensor, kind: str) -> None:
     words = Words(*read_whisper(folder / "transformers"), layers=1)
     listener = words if kind == "words" else Voice(read_resemblyzer(folder / "pretrained.pt"))
-    assert float(listener(audio, audio)) == pytest.approx(0, abs=1e-6)
+    assert float(listener(audio, audio)) == pytest.approx(0, abs=1e-3)
     changed = (audio + 0.05 * torch.randn(audio.shape, generator=torch.Generator().manual_seed(0))).requires_grad_()
     distance = listener(changed, audio)
-    assert float(distance) > 1e-4
+    assert float(distance) > 1e-2
     distance.backward()
     assert changed.grad is not None
     assert torch.isfinite(changed.grad).all()
