@@ -15,7 +15,8 @@ from ..validation import Validated, parse_yaml, read_yaml, require
 
 Logger = Literal["tensorboard", "wandb"]
 Strategy = Literal["auto", "ddp", "fsdp"]
-Precision = Literal["32-true", "bf16-mixed"]
+FabricPrecision = Literal["32-true", "bf16-mixed"]
+Precision = Literal["auto", "32-true", "bf16-mixed"]
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,33 @@ class LossConfig(Validated):
     feature_matching: float = 1.0
     quantizer: float = 1.0
     pitch: float = 1.0
+    spectral: float = 0.0
+    """Distance of power-law magnitudes, all frequencies alike: it counts loud parts more than the mel distance does."""
+    words: float = 0.0
+    """Distance in the first layers of a speech recogniser (`words_model`)."""
+    words_model: str | None = None
+    """Folder of a Whisper model, as transformers or CTranslate2 save it."""
+    words_layers: int = 2
+    """Encoder blocks of it that are looked at."""
+    speaker: float = 0.0
+    """Distance of speaker vectors (`speaker_model`)."""
+    speaker_model: str | None = None
+    """`pretrained.pt` of Resemblyzer."""
+    listen_every: int = 1
+    """Words and speaker take turns: each is looked at every so many steps."""
     limit: float = 1e4
     """A total loss above this counts as exploded and stops the run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("mel", "adversarial", "feature_matching", "quantizer", "pitch"):
+        weights = ("mel", "adversarial", "feature_matching", "quantizer", "pitch", "spectral", "words", "speaker")
+        for name in weights:
             require(0 <= getattr(self, name) < math.inf, f"loss.{name}", getattr(self, name), ">= 0")
+        for name in ("words", "speaker"):
+            model, weight = getattr(self, f"{name}_model"), getattr(self, name)
+            require(weight == 0 or model is not None, f"loss.{name}_model", model, f"a path if loss.{name} > 0")
+        require(self.words_layers >= 1, "loss.words_layers", self.words_layers, ">= 1")
+        require(self.listen_every >= 1, "loss.listen_every", self.listen_every, ">= 1")
         windows = list(self.mel_windows)
         allowed = "powers of 2 in 32 ... 8192"
         require(
@@ -204,6 +225,7 @@ class TrainConfig(Validated):
     lineage (BigCodec, DAC)."""
 
     precision: Precision = "bf16-mixed"
+    """auto: 16-bit products where they are faster, measured at the start of a run."""
     accelerator: str = "auto"
     """Fabric's: auto, cpu, cuda, ... (not mps, which has no 64-bit numbers)"""
     devices: int | None = None

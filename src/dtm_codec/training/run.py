@@ -24,7 +24,7 @@ from ..hub import CONFIG_FILE
 from ..metrics import build_all
 from ..optional import import_optional
 from ..speech.audio import Samples
-from . import checkpoints, dev
+from . import checkpoints, dev, precision
 from .config import TrainConfig
 from .data import Batch, batches, find_utterances, is_shards
 from .fsdp import sharding_strategy
@@ -56,7 +56,7 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
         devices="auto" if config.devices is None else config.devices,
         num_nodes=config.num_nodes,
         strategy=sharding_strategy() if config.strategy == "fsdp" else config.strategy,
-        precision=config.precision,
+        precision=precision.resolve(config.precision, config.accelerator),
     )
     if fabric.device.type == "mps":
         raise TrainingError("accelerator = mps, which has no 64-bit numbers; allowed: cpu, cuda")

@@ -33,6 +33,7 @@ from .data import Batch
 from .discriminators import Discriminators
 from .fine_tuning import initialize_from
 from .fsdp import split, split_optimizer, whole, whole_parameter
+from .listeners import build_listeners
 from .optim import Average, build_optimizer, set_lr
 from .pitch import PitchTracker
 
@@ -77,6 +78,8 @@ class Trainer:
         self.discriminator_optimizer = fabric.setup_optimizers(build_optimizer(self.discriminators, config.optimizer))
         self.average = Average(self.network, config.ema_decay)
         self.mel_loss = MultiScaleMelDistance(config.model.sample_rate, config.loss.mel_windows).to(fabric.device)
+        self.spectral_loss = losses.SpectralLoss().to(fabric.device) if config.loss.spectral else None
+        self.listeners = build_listeners(config.loss, config.model.sample_rate).to(fabric.device)
         follows = config.model.head == "source-filter"
         self.pitch_tracker = PitchTracker(config.model).to(fabric.device) if follows else None
         self.controller: TauController | None = None
@@ -108,6 +111,12 @@ class Trainer:
         }
         if pitch is not None and output.pitch_logits is not None:
             terms["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
+        if self.spectral_loss is not None:
+            terms["spectral"] = self.spectral_loss(output.audio, audio)
+        for turn, (name, listener) in enumerate(self.listeners.items()):
+            if (self.step + turn) % config.loss.listen_every == 0:
+                with fabric.autocast():
+                    terms[name] = listener(output.audio, audio)
         numbers = {}
         if config.discriminator.judges(self.step):
             real, fake = self._judged_stretch(audio), self._judged_stretch(output.audio)
