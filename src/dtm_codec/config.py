@@ -220,7 +220,7 @@ def _paper_presets() -> dict[str, CodecConfig]:
 
 def _small(config: CodecConfig) -> CodecConfig:
     """The same experiment at a size that two CPU cores can train: narrower and shallower, and with a head that need not
-    learn from tokens how phases turn (docs/training.md has what was tried)."""
+    learn from tokens how phases turn (docs/experiments.md has what was tried)."""
     return replace(
         config,
         name=f"s-{config.name}",
