@@ -13,13 +13,13 @@ import socket
 import threading
 from pathlib import Path
 
-from dtm_codec import DTMCodec, Encoded
+from dtm_codec import DTMCodec
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 
 
 def send(codec: DTMCodec, audio: Path, bitrate: float, address: tuple[str, int]) -> None:
     samples, sample_rate = read_audio(audio)
-    data = codec.encode(samples, sample_rate, bitrate=bitrate).to_bytes()
+    data = codec.to_bytes(codec.encode(samples, sample_rate, bitrate=bitrate))
     with socket.create_connection(address) as connection:
         connection.sendall(data)
     print(f"sent {len(data)} bytes for {samples.size / sample_rate:.2f} s of speech")
@@ -28,7 +28,7 @@ def send(codec: DTMCodec, audio: Path, bitrate: float, address: tuple[str, int])
 def receive(codec: DTMCodec, server: socket.socket, output: Path) -> None:
     connection, _ = server.accept()
     with connection, connection.makefile("rb") as stream:
-        encoded = Encoded.from_bytes(stream.read())
+        encoded = codec.from_bytes(stream.read())
     write_audio(output, codec.decode(encoded), codec.config.sample_rate)
     print(f"received {encoded.tokens.size} tokens, wrote {output}")
 
