@@ -163,7 +163,6 @@ class DTMCodec:
         write_atomically(path, self.to_bytes(encoded, mode))
 
     def load(self, path: str | PathLike[str]) -> Encoded:
-        """Read the `.dtm` file at `path`."""
         return self.from_bytes(Path(path).read_bytes())
 
     # Models as folders
@@ -190,7 +189,6 @@ class DTMCodec:
         return hub.save(self.network, self.token_model, folder, dtype)
 
     def to(self, device: str | torch.device) -> DTMCodec:
-        """Move the network to a device."""
         self.network.to(device)
         return self
 
@@ -224,7 +222,6 @@ class DTMCodec:
 
     @property
     def num_parameters(self) -> int:
-        """Trainable numbers."""
         return sum(p.numel() for p in self.network.parameters())
 
     # Encoding

@@ -245,7 +245,6 @@ PRESETS: Mapping[str, CodecConfig] = {**PAPER_PRESETS, **SMALL_PRESETS}
 
 
 def preset(name: str) -> CodecConfig:
-    """The configuration of that name."""
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
     return PRESETS[name]

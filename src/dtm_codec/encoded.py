@@ -98,7 +98,6 @@ class Encoded:
 
     @property
     def duration_s(self) -> float:
-        """Seconds of audio."""
         return self.num_samples / self.layout.sample_rate
 
     @property

@@ -155,7 +155,6 @@ def save(network: Network, token_model: TokenModel | None, folder: str | PathLik
 
 
 def identify(network: Network) -> str:
-    """The id that `save` in float32 would give."""
     return _model_id(network.config, _stored(network, torch.float32))
 
 

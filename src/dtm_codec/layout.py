@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Bits:
-    """Bits of one or more utterances."""
-
     content: int
     """Tokens x bits a token."""
     position: int
@@ -52,7 +50,6 @@ class Layout:
         return token_rate * self.token_bits + (self.frame_rate if self.stride is None else 0.0)
 
     def fixed_mask(self, steps: int) -> npt.NDArray[np.bool_]:
-        """The keep mask of a fixed-rate stream."""
         assert self.stride is not None
         mask = np.zeros(steps, dtype=np.bool_)
         mask[:: self.stride] = True

@@ -86,8 +86,6 @@ class PairTest:
 
 @dataclass(frozen=True)
 class RatingResults:
-    """The evaluated test."""
-
     scores: tuple[SystemRating, ...]
     pairs: tuple[PairTest, ...]
     listeners: tuple[str, ...]

@@ -13,15 +13,12 @@ from .errors import ConfigError
 
 @dataclass(frozen=True)
 class Spec:
-    """One parsed name."""
-
     kind: str
     argument: str | None = None
     options: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def parse(text: str) -> Spec:
-        """Read `kind[:argument][?key=value&...]`."""
         head, mark, query = text.strip().partition("?")
         kind, colon, argument = head.partition(":")
         pairs = [pair.partition("=") for pair in query.split("&")] if mark else []
@@ -33,12 +30,10 @@ class Spec:
 
     @property
     def name(self) -> str:
-        """The name without options."""
         return self.kind if self.argument is None else f"{self.kind}:{self.argument}"
 
     @property
     def text(self) -> str:
-        """What parses to this."""
         return self.name + ("?" if self.options else "") + "&".join(f"{k}={v}" for k, v in self.options.items())
 
     def allow_options(self, allowed: Iterable[str]) -> None:

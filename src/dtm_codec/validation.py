@@ -105,7 +105,6 @@ def load(cls: type[Built], path: Path) -> Built:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
     try:
         return json.loads(_read(path), object_pairs_hook=_unique)
     except ValueError as error:
@@ -113,7 +112,6 @@ def read_json(path: Path) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds."""
     return parse_yaml(_read(path), str(path))
 
 

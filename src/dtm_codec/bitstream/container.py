@@ -32,8 +32,6 @@ _CRC_BYTES = 4
 
 
 class Content(NamedTuple):
-    """What a file holds: the fields of `Encoded`."""
-
     codes: npt.NDArray[np.int64]
     mask: npt.NDArray[np.bool_]
     num_samples: int

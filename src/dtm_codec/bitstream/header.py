@@ -65,7 +65,6 @@ class Header:
 
     @property
     def steps(self) -> int:
-        """N."""
         return self.layout.steps(self.num_samples)
 
     @property

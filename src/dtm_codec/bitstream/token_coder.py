@@ -68,7 +68,6 @@ class TokenModel:
 
     @property
     def codebook_size(self) -> int:
-        """V."""
         return int(self.class_of.size)
 
     @property
@@ -110,12 +109,10 @@ class TokenModel:
         return cls.from_counts(*fit_counts(sequences, codebook_size, codebook, classes))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """For a file of tensors."""
         return {"class_of": self.class_of, "transitions": self.transitions, "members": self.members}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> TokenModel:
-        """Inverse of `to_arrays`."""
         if set(arrays) != {"class_of", "transitions", "members"}:
             raise ModelError(f"token statistics with {sorted(arrays)}; allowed: class_of, members, transitions")
         return cls(
@@ -132,7 +129,6 @@ class TokenModel:
 
     @cached_property
     def codes_of(self) -> list[npt.NDArray[np.int64]]:
-        """The codes of each class, ascending."""
         ends = np.cumsum(np.bincount(self.class_of, minlength=len(self.transitions)))
         return np.split(np.argsort(self.class_of, kind="stable"), ends[:-1])
 

@@ -28,8 +28,6 @@ class FileError(DTMCodecError):
 
 @dataclass(frozen=True)
 class Conversion:
-    """What kind of files a command turns into what."""
-
     read_suffixes: tuple[str, ...]
     """What a folder is searched for."""
     write_suffixes: tuple[str, ...]
@@ -47,7 +45,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The input as messages call it."""
         return str(self.source or "standard input")
 
     def read(self) -> Path | bytes:
@@ -73,8 +70,6 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """The work of one command."""
-
     jobs: tuple[Job, ...]
     is_batch: bool
     """More than one file was asked for, so that a bad one does not stop the rest."""
@@ -186,7 +181,6 @@ def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: b
 
 
 def describe(error: DTMCodecError | OSError) -> str:
-    """An error in one line."""
     if isinstance(error, OSError):
         return ": ".join(filter(None, (error.filename, error.strerror or str(error))))
     return " ".join(str(error).split())

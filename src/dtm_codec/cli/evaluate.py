@@ -46,7 +46,6 @@ def _progress_of_many() -> Iterator[Callable[[str], Callable[[int, int], None]]]
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """One such bar."""
     with _progress_of_many() as start:
         yield start(what)
 

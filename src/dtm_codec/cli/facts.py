@@ -40,7 +40,6 @@ class FileFacts:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """Label and text, for people."""
         token_rate = self.tokens / self.duration_s
         return [
             ("model", self.model),
@@ -53,7 +52,6 @@ class FileFacts:
 
 
 def facts_of(info: FileInfo) -> FileFacts:
-    """Rates from a file's counts."""
     seconds = info.num_samples / info.layout.sample_rate
     bits = info.layout.bits(info.tokens, info.steps)
     return FileFacts(

@@ -89,7 +89,6 @@ def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None)
 
 
 def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:
-    """The model of that name, or the default one."""
     from ..codec import DTMCodec
     from ..hub import DEFAULT_MODEL
 

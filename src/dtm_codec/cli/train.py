@@ -91,8 +91,6 @@ def export(
 
 
 class Corpus(str, Enum):
-    """Layouts on disk that `prepare` knows."""
-
     librispeech = "librispeech"
     mls = "mls"
 

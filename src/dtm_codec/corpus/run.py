@@ -31,8 +31,6 @@ METADATA_FILE, LISTING_FILE, DATA_FOLDER = "metadata.json", "files.jsonl", "data
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, and how fast."""
-
     shards: int
     shards_done: int
     report: ShardReport

@@ -33,7 +33,6 @@ ROW_GROUP_TOKENS = 1 << 22
 
 
 def schema(codebook_size: int) -> Any:
-    """The columns of a tokenized corpus."""
     return pa.schema(
         [
             pa.field("id", pa.string(), nullable=False),
@@ -142,7 +141,6 @@ def read_footer(path: Path) -> tuple[Stamp, ShardReport]:
 
 
 def read_rows(path: Path, layout: Layout, rows_at_once: int = 256) -> Iterator[tuple[str, Encoded]]:
-    """The ids and utterances of a shard."""
     columns = ["id", "tokens", "durations", "num_samples", "model_id"]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(rows_at_once, columns=columns):

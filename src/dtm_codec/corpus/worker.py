@@ -50,8 +50,6 @@ class _Loaded(NamedTuple):
 
 
 class ShardWorker:
-    """A loaded model that turns shards into files."""
-
     def __init__(self, job: TokenizeJob) -> None:
         from ..codec import DTMCodec
 
@@ -83,7 +81,6 @@ class ShardWorker:
             return writer.finish(failures)
 
     def _utterances(self, part: Part, failures: list[Failure]) -> Iterator[_Loaded]:
-        """What can be read."""
         ids: set[str] = set()
         for item in self.job.source.read(part):
             try:

@@ -53,7 +53,6 @@ class Timing:
 
 
 def speech(seconds: float) -> Samples:
-    """The bundled recording, repeated to length."""
     audio, _ = read_audio(sample_path(), SAMPLE_RATE)
     return np.resize(audio, round(seconds * SAMPLE_RATE)).astype(np.float32)
 

@@ -55,8 +55,6 @@ def count_codes(system: DTM, utterances: Sequence[Utterance]) -> CodeUse:
 
 @dataclass(frozen=True)
 class SelectorUse:
-    """What selection does and costs."""
-
     nmse: float
     """Squared error of segment means over the energy of z1, total over total (paper Section 4.4)."""
     rtf: float

@@ -35,8 +35,6 @@ class JournalError(DTMCodecError):
 
 @dataclass
 class JudgedUtterance:
-    """One utterance through one system."""
-
     system: str
     utterance: str
     """Key of the utterance."""

@@ -15,8 +15,6 @@ FAMILIES = ("small", "paper")
 
 @dataclass(frozen=True)
 class Models:
-    """Finds the models that a recipe names."""
-
     folder: Path | None
     family: str = "small"
     given: Mapping[str, str] = field(default_factory=dict)

@@ -37,7 +37,6 @@ def _data() -> dict[str, Any]:
 
 
 def judges() -> dict[str, str]:
-    """Who judged in the paper, by column."""
     return dict(_data()["judges"])
 
 

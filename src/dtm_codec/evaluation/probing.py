@@ -30,8 +30,6 @@ SEED = 0
 
 @dataclass(frozen=True)
 class ProbeScore:
-    """Accuracy and F1 in per cent."""
-
     accuracy: float
     f1: float
     classes: int

@@ -48,7 +48,6 @@ REFERENCE_NOTE = "Reference rows from the paper: its judges, its test set, its m
 
 
 def _headings(block: Block) -> list[str]:
-    """Column titles with the numbers of their judges."""
     numbers = {judge: number for number, judge in enumerate(block.judges, 1)}
     return [c.title + (f" [{numbers[c.judge]}]" if c.judge else "") for c in block.columns]
 
@@ -75,8 +74,6 @@ def markdown(report: Report) -> str:
 
 
 def markdown_table(block: Block) -> str:
-    """One table with its notes."""
-
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

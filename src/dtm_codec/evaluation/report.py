@@ -13,7 +13,6 @@ from .tables import Block, Entry, systems_block
 
 
 def run_section(summary: Summary, title: str) -> tuple[Block, ...]:
-    """All systems of a run, by bitrate."""
     entries = [
         Entry((system.title,), system, missing=_failures(system.failures)) for system in summary.systems.values()
     ]

@@ -29,8 +29,6 @@ class SummaryError(DTMCodecError):
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """How a metric is read."""
-
     label: str
     unit: str
     higher_is_better: bool
@@ -40,8 +38,6 @@ class MetricInfo:
 
 @dataclass(frozen=True)
 class JudgedEstimate(Estimate):
-    """A mean, and who judged."""
-
     judge: str
 
 
@@ -58,8 +54,6 @@ class Bps:
 
 @dataclass(frozen=True)
 class SystemSummary:
-    """One system over the whole set."""
-
     title: str
     series: str
     identity: str

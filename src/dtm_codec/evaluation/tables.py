@@ -51,8 +51,6 @@ class Group:
 
 @dataclass(frozen=True)
 class Block:
-    """A table under one heading row."""
-
     title: str
     columns: tuple[Column, ...]
     groups: tuple[Group, ...]

@@ -18,8 +18,6 @@ from .onnx import one_thread_session
 
 
 class Recogniser(ABC):
-    """A speech recogniser."""
-
     languages: ClassVar[frozenset[str] | None]
     """What it understands; None is many."""
 

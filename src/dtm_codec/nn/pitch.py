@@ -15,7 +15,6 @@ PITCH_BINS = 160
 
 
 def pitch_of_bins(bins: Tensor) -> Tensor:
-    """Hertz at fractional bins."""
     return LOWEST_PITCH * (HIGHEST_PITCH / LOWEST_PITCH) ** (bins / (PITCH_BINS - 1))
 
 

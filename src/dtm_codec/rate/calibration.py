@@ -20,8 +20,6 @@ from .controller import TAU_MAX, TAU_MIN
 
 @dataclass(frozen=True)
 class Calibration:
-    """A tau and what it gives."""
-
     tau: float
     tokens: int
     """Frames that it keeps on the audio calibrated on."""

@@ -66,11 +66,9 @@ class TauController:
         return self.tau
 
     def state_dict(self) -> dict[str, float]:
-        """All that changes, as plain numbers."""
         return {"tau": self.tau, "average": self._average, "steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on from where `state_dict` was taken."""
         self.tau = float(state["tau"])
         self._average = float(state["average"])
         self._steps = int(state["steps"])

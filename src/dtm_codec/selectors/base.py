@@ -43,7 +43,6 @@ class Selector(ABC):
 
     @classmethod
     def from_config(cls, config: SelectorConfig) -> Selector:
-        """The selector that a configuration describes."""
         return cls(s_max=config.s_max)
 
     @property

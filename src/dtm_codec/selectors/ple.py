@@ -24,7 +24,6 @@ class PLE(Selector):
 
     @classmethod
     def from_config(cls, config: SelectorConfig) -> PLE:
-        """The selector that a configuration describes."""
         return cls(config.s_max, config.distance, config.first_crossing)
 
     @property

@@ -47,8 +47,6 @@ _SAMPLES = Path(__file__).parents[1] / "samples"
 
 @dataclass(frozen=True)
 class AudioInfo:
-    """What an audio file holds, from its header."""
-
     sample_rate: int
     num_samples: int
     """Per channel."""
@@ -102,7 +100,6 @@ def write_audio(path: str | PathLike[str], audio: Any, sample_rate: int) -> None
 
 
 def audio_bytes(audio: Any, sample_rate: int, suffix: str = ".wav") -> bytes:
-    """The bytes of a 16-bit WAV or FLAC file."""
     buffer = io.BytesIO()
     samples = np.clip(as_mono(audio), -1.0, 1.0)
     form = WRITE_FORMATS[suffix.lower()]

@@ -83,12 +83,10 @@ class Utterance:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def value(self, name: str) -> str | None:
-        """A field or label by its name in the manifest."""
         own: str | None = next((getattr(self, own) for own, names in FIELDS.items() if name in names), None)
         return self.labels.get(name, own)
 
     def seconds(self) -> float:
-        """How long it is, by its file's header."""
         info = audio_info(self.audio)
         first, count = self._segment(info.sample_rate)
         rest = info.num_samples - first

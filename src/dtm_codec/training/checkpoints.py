@@ -36,7 +36,6 @@ def step_of(path: Path) -> int:
 
 
 def list_checkpoints(folder: str | PathLike[str]) -> list[Path]:
-    """All checkpoints of a run, oldest first."""
     return sorted((p for p in Path(folder).glob("step-*.ckpt") if _NAME.fullmatch(p.name)), key=step_of)
 
 

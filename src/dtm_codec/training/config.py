@@ -21,8 +21,6 @@ Precision = Literal["auto", "32-true", "bf16-mixed"]
 
 @dataclass(frozen=True)
 class DataConfig(Validated):
-    """Where speech comes from and how it is cut."""
-
     train: str | None = None
     """Folder of audio, JSON-lines manifest, or tar shards ('shards/train-{0000..0099}.tar')."""
     dev: str | None = None
@@ -89,8 +87,6 @@ class OptimizerConfig(Validated):
 
 @dataclass(frozen=True)
 class LossConfig(Validated):
-    """Weights of the generator's losses."""
-
     mel: float = 15.0
     mel_windows: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048)
     """Window lengths of the mel distance in samples, DAC's seven. Those shorter than a pitch period hear single pulses,
@@ -290,7 +286,6 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Tra
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
-    """One file, with what it inherits from its bases."""
     if path.resolve() in seen:
         raise ConfigError(f"{path} inherits from itself")
     plain = read_yaml(path) or {}

@@ -35,8 +35,6 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Batch:
-    """Crops of one step on one process."""
-
     audio: Tensor
     """(B, T) float32"""
     items: list[str]

@@ -29,8 +29,6 @@ class Judgement(NamedTuple):
 
 
 class Discriminators(nn.Module):
-    """The whole ensemble."""
-
     def __init__(self, config: DiscriminatorConfig) -> None:
         super().__init__()
         self.members = nn.ModuleList(

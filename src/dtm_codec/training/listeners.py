@@ -146,7 +146,6 @@ class Voice(nn.Module):
 
 
 def read_resemblyzer(path: Path) -> dict[str, Tensor]:
-    """The weights of Resemblyzer's `pretrained.pt`."""
     try:
         state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
     except Exception as error:  # torch raises many kinds

@@ -80,7 +80,6 @@ class RunLog:
             self._progress.update(self._task, completed=step, status=status)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one line of numbers to every logger."""
         if not self._enabled:
             return
         self._file.write(json.dumps({"step": step, **values}) + "\n")

@@ -29,14 +29,12 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, A
 
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over `parameter_groups`."""
     groups = parameter_groups(module, config.weight_decay)
     beta1, beta2 = config.betas
     return torch.optim.AdamW(groups, lr=config.lr, betas=(beta1, beta2), fused=True)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group this learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = lr
 
@@ -64,6 +62,5 @@ class Average:
                 self.weights[name].copy_(tensor)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Go on from these."""
         for name, average in self.weights.items():
             average.copy_(weights[name])

@@ -53,7 +53,6 @@ def export(
 
 
 def averaged_codec(config: CodecConfig, weights: dict[str, Tensor]) -> DTMCodec:
-    """A codec for inference with averaged weights."""
     codec = DTMCodec(config)
     codec.network.load_state_dict(weights)
     return codec

@@ -199,7 +199,6 @@ class Speedometer:
         self._times = deque([time.monotonic()], maxlen=steps + 1)
 
     def tick(self) -> float:
-        """One more step is done."""
         self._times.append(time.monotonic())
         return self._seconds * (len(self._times) - 1) / max(1e-9, self._times[-1] - self._times[0])
 

@@ -34,7 +34,6 @@ SHUFFLE_BUFFER = 1_000
 def shard_batches(
     source: str, config: DataConfig, sample_rate: int, crop_samples: int, seed: tuple[int, int], rank: int, world: int
 ) -> Iterator[Batch]:
-    """Endless batches of one process."""
     webdataset = import_optional("webdataset", "train")
     if config.batch_size % world:
         raise DataError(f"data.batch_size = {config.batch_size}; allowed: a multiple of the {world} processes")

@@ -40,8 +40,6 @@ LOWEST_KEEP_RATIO = 0.1
 
 @dataclass(frozen=True)
 class Clip:
-    """An upload, read and resampled."""
-
     audio: Samples
     """(T,) at the model's rate"""
     picture: Spectrogram
@@ -124,7 +122,6 @@ class Demo:
         }
 
     def clip(self, name: str) -> Clip | None:
-        """An upload that is still held."""
         with self._lock:
             if name in self._clips:
                 self._clips.move_to_end(name)

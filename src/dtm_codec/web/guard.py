@@ -90,7 +90,6 @@ def _too_large(limit: int) -> JSONResponse:
 
 
 def too_large_message(limit: int) -> str:
-    """The error for a request that is too large."""
     return f"the request is larger than {limit / 1024**2:.3g} MB, which is the limit"
 
 

@@ -44,8 +44,6 @@ class Choice:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user chose for all recipes."""
-
     models: Models
     metrics: Sequence[str]
     out: Path
@@ -75,7 +73,6 @@ class RecipeRunner:
     _peers: dict[str, Choice] = field(default_factory=dict)
 
     def run(self, recipes: Sequence[Recipe]) -> list[Path]:
-        """Run and write the report; returns its files."""
         self.settings.out.mkdir(parents=True, exist_ok=True)
         judged = [r for r in recipes if r.kind in JUDGED]
         if judged and self.settings.data is None:
@@ -92,7 +89,6 @@ class RecipeRunner:
     # Systems
 
     def choice(self, recipe: Recipe, row: RecipeRow) -> Choice:
-        """The system of a row, or why there is none."""
         if row.system:
             return self._peer(row.system)
         assert row.model is not None

@@ -98,7 +98,6 @@ class AMR(System):
         return Coded(packets, audio.size, Bits(len(packets) * self.frame_bits, 0), 8 * sum(map(len, packets)))
 
     def decode(self, coded: Coded) -> Samples:
-        """Frame by frame, delay compensated."""
         library = _library("libopencore-amrwb.so.0" if self.wide else "libopencore-amrnb.so.0")
         output = (ctypes.c_short * self._frame)()
         state = library.D_IF_init() if self.wide else library.Decoder_Interface_init()

@@ -17,8 +17,6 @@ Samples = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """One utterance as sent."""
-
     payload: Any
     """What the system's decoder takes."""
     num_samples: int
@@ -87,5 +85,4 @@ def to_pcm(audio: Samples) -> npt.NDArray[np.int16]:
 
 
 def from_pcm(data: bytes) -> Samples:
-    """Samples of raw little-endian 16-bit audio."""
     return np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(32768)

@@ -31,8 +31,6 @@ _SELECTOR = ("selector", "s_max", "features")
 
 
 class DTM(System):
-    """One of our models at one operating point."""
-
     def __init__(self, spec: Spec) -> None:
         spec.allow_options((*_RATES, *_SELECTOR, "calibrate"))
         if spec.argument is None:

@@ -16,8 +16,6 @@ MAX_NAME_LENGTH = 60
 
 @dataclass(frozen=True)
 class Definition(Validated):
-    """A listening test before its stimuli are made."""
-
     reference: str
     """Folder of the original recordings, one file an utterance, or a manifest of them."""
     systems: dict[str, str]

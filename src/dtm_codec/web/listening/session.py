@@ -15,8 +15,6 @@ ALIAS_LENGTH = 32
 
 @dataclass(frozen=True)
 class Stimulus:
-    """One sound on a page, as the server knows it."""
-
     utterance: str
     system: str
     rated: bool
