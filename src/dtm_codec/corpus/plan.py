@@ -39,8 +39,8 @@ class ShardPlan:
     corpus: str
     """The source's fingerprint."""
     model_id: str
-    bitrate: float | None
-    tau: float | None
+    bitrate: int | float | None  # a whole number stays one, so that messages give it as it was typed
+    tau: int | float | None
     shard_size: int
     parts: tuple[Part, ...]
     token_rate: float | None = None
