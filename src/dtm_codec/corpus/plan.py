@@ -43,7 +43,7 @@ class ShardPlan:
     tau: int | float | None
     shard_size: int
     parts: tuple[Part, ...]
-    token_rate: float | None = None
+    token_rate: int | float | None = None
     selector: str | None = None
 
     @classmethod
