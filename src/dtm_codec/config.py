@@ -29,7 +29,7 @@ LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
 """Hertz between which a voice's pitch is looked for."""
 
 MAX_NAME_LENGTH = 9
-"""A model's name travels in every file it writes, nine characters of a 40-letter alphabet in six bytes."""
+"""Every file carries the name of its model: nine letters of an alphabet of 40 take six bytes."""
 
 MAX_STRIDE = 255
 """Steps per token of a fixed-rate stream: one byte of a file's header."""
@@ -219,8 +219,8 @@ def _paper_presets() -> dict[str, CodecConfig]:
 
 
 def _small(config: CodecConfig) -> CodecConfig:
-    """The same experiment at a size that two CPU cores can train: narrower and shallower, and with a head that need not
-    learn from tokens how phases turn (docs/training.md has what was tried)."""
+    """The same experiment at a size that two CPU cores can train: narrower and shallower, and with the source-filter
+    head, which has no phases to learn from tokens."""
     return replace(
         config,
         name=f"s-{config.name}",
@@ -245,7 +245,6 @@ PRESETS: Mapping[str, CodecConfig] = {**PAPER_PRESETS, **SMALL_PRESETS}
 
 
 def preset(name: str) -> CodecConfig:
-    """The configuration of that name."""
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
     return PRESETS[name]

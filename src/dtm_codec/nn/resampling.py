@@ -95,14 +95,12 @@ def _offset_in_segment(mask: Tensor) -> Tensor:
 
 
 def build_downsampler(kind: Downsampler, dim: int, stride: int) -> nn.Module:
-    """The downsampler of that name."""
     if kind == "conv":
         return ConvDown(dim, stride)
     return Pack() if kind == "pack" else Average()
 
 
 def build_upsampler(kind: Upsampler, dim: int, stride: int) -> nn.Module:
-    """The upsampler of that name."""
     if kind == "conv":
         return ConvUp(dim, stride)
     return MaskFill(dim) if kind == "mask" else Repeat()

@@ -44,5 +44,4 @@ SELECTORS: Mapping[SelectorName, type[Selector]] = {
 
 
 def build(config: SelectorConfig) -> Selector:
-    """The selector that a configuration describes."""
     return SELECTORS[config.name].from_config(config)

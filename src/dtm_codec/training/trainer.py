@@ -290,5 +290,4 @@ class Trainer:
 
 
 def _derived_seed(*numbers: int) -> int:
-    """One seed from several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
