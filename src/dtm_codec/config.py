@@ -219,8 +219,8 @@ def _paper_presets() -> dict[str, CodecConfig]:
 
 
 def _small(config: CodecConfig) -> CodecConfig:
-    """The same experiment at a size that two CPU cores can train: narrower and shallower, and with the source-filter
-    head, which has no phases to learn from tokens."""
+    """The same experiment at a size that two CPU cores can train: narrower and shallower, and with a head that need not
+    learn from tokens how phases turn (docs/training.md has what was tried)."""
     return replace(
         config,
         name=f"s-{config.name}",
