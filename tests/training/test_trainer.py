@@ -249,7 +249,7 @@ def test_dev_scores_samples_curves_and_export(tmp_path: Path) -> None:
     assert any(name.startswith("tensorboard/") for name in written)
     exported = DTMCodec.from_pretrained(tmp_path / "run" / "export")
     average = checkpoints.load(tmp_path / "run" / "step-00000002.ckpt")["average"]
-    assert torch.equal(exported.state_dict()["head.project.weight"], average["head.project.weight"])
+    assert torch.equal(exported.network.state_dict()["head.project.weight"], average["head.project.weight"])
 
 
 @pytest.fixture(autouse=True)
