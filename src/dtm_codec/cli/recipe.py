@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 class _RunByDefault(TyperGroup):
     """`recipe main` is short for `recipe run main`."""
 
+    default = "run"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and args[0] in (*self.commands, *ctx.help_option_names)
-        return super().parse_args(ctx, args if named or not args else ["run", *args])
+        return super().parse_args(ctx, args if named or not args else [self.default, *args])
 
 
 app = typer.Typer(
