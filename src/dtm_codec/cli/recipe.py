@@ -121,7 +121,7 @@ def train(
         ),
     ] = None,
     family: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Which models: small, paper, or a family.yaml of your own.")
+        str, typer.Option(metavar="NAME|FILE", help="Which models: small, paper, or a YAML file of your own.")
     ] = "small",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of all runs.")] = Path("runs"),
     data: Annotated[
