@@ -25,15 +25,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dtm_codec.locks import LOCK_FILE
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 
 SAMPLE_RATE = 16_000
@@ -76,6 +74,12 @@ class Counts:
 
 
 # Processes
+
+
+def load(*modules: str) -> None:
+    """Import here what every run would have to import."""
+    for name in modules:
+        import_module(name)
 
 
 def forked(work: Callable[[], object], log: Path) -> int:
@@ -145,9 +149,11 @@ def kill_again_and_again(
     folder: Path,
     kills: int,
     life_s: float,
+    at_writes: float = 0.5,
 ) -> Counts:
     """Start runs and kill them. start: gives the work on a folder. check: is called after each kill, and tells how much
-    is done. finish: is called with the folder of a run that came to its end. life_s: longest life of a run."""
+    is done. finish: is called with the folder of a run that came to its end. life_s: longest life of a run that is
+    killed at a random moment; the share `at_writes` is killed while it writes a file."""
     counts, draw = Counts(), random.Random(0)
     while counts.kills < kills:
         counts.rounds += 1
@@ -156,7 +162,7 @@ def kill_again_and_again(
         while code is None:
             enough = counts.kills >= kills
             pid = forked(start(out), log)
-            life, at_a_write = draw.uniform(0, life_s), draw.random() < 0.5
+            life, at_a_write = draw.uniform(0, life_s), draw.random() < at_writes
             before, born = set(half_written(out)), time.monotonic()
             while (code := has_ended(pid)) is None:
                 writing = bool(set(half_written(out)) - before)
@@ -193,6 +199,9 @@ def training(folder: Path, kills: int, steps: int = 40) -> Counts:
     from dtm_codec.training.config import load_config
     from dtm_codec.training.run import train
 
+    load("lightning_fabric", "matplotlib.pyplot", "dtm_codec.nn.pitch")
+    audio, rate = read_audio(sample_path())
+    DTMCodec.from_pretrained("random:s-vfr-50").encode(audio[:rate], rate)  # compiles the selector
     (folder / "run.yaml").write_text(TRAINING)
     samples = sample_path().parent
     config = load_config(
@@ -239,11 +248,12 @@ def life_of(log: Path, usual: float) -> float:
 # Evaluation
 
 
-def evaluate(folder: Path, kills: int, systems: int = 30) -> Counts:
+def evaluate(folder: Path, kills: int, systems: int = 40) -> Counts:
     """A judged utterance that was reported is in the journal, and the summary is that of an undisturbed run."""
     from dtm_codec.evaluation.data import read_data
     from dtm_codec.evaluation.runner import evaluate as run
 
+    load("pyarrow.parquet", "torch", "dtm_codec.evaluation.systems.plain")
     data, names = folder / "data", [f"lowpass:{1000 + 50 * number}" for number in range(systems)]
     data.mkdir()
     audio, _ = read_audio(sample_path(), SAMPLE_RATE)
@@ -256,7 +266,7 @@ def evaluate(folder: Path, kills: int, systems: int = 30) -> Counts:
             with reported.open("a") as lines:
                 run(
                     names,
-                    ["stoi", "mel"],
+                    ["si-sdr", "mel"],
                     read_data(data),
                     out,
                     progress=lambda done, _: print(done, file=lines, flush=True),
@@ -287,7 +297,7 @@ def evaluate(folder: Path, kills: int, systems: int = 30) -> Counts:
         ours, theirs = (json.loads((run / "summary.json").read_text()) for run in (out, folder / "whole"))
         assert ours == theirs
 
-    return kill_again_and_again(start, check, finish, folder, kills, life_s=2.0)
+    return kill_again_and_again(start, check, finish, folder, kills, life_s=1.0, at_writes=0.1)
 
 
 # Corpus
@@ -309,15 +319,17 @@ def corpus(folder: Path, clips: int = 40) -> tuple[Path, Path, dict[str, bytes]]
     torch.manual_seed(0)
     config = replace(preset("s-vfr-50"), dim=32, heads=2, mlp_hidden=48, **LAYERS)
     DTMCodec(replace(config, quantizer=QuantizerConfig(codebook_size=256))).save_pretrained(folder / "model")
-    inline, run.run_in_processes = (
-        run.run_in_processes,
-        lambda start, tasks, *_: (do(task) for do in [start()] for task in tasks),
-    )
+    in_processes = run.run_in_processes
+    run.run_in_processes = one_after_the_other
     try:
         run.tokenize(folder / "clips", folder / "whole", model=folder / "model", token_rate=50, shard_size=2)
     finally:
-        run.run_in_processes = inline
+        run.run_in_processes = in_processes
     return folder / "clips", folder / "model", contents(folder / "whole")
+
+
+def one_after_the_other(start: Callable[[], Any], tasks: Iterable[Any], *_: int) -> Generator[Any, None, None]:
+    yield from map(start(), tasks)
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -414,10 +426,8 @@ def main() -> None:
     parser.add_argument("loops", nargs="*", choices=[*LOOPS, []], help="which; all by default")
     parser.add_argument("--kills", type=int, default=50)
     options = parser.parse_args()
-    print(
-        "| loop | kills | while writing | rounds | pieces of work kept | seconds |\n|---|--:|--:|--:|--:|--:|",
-        flush=True,
-    )
+    print("| loop | kills | while writing | rounds | pieces of work kept | seconds |")
+    print("|---|--:|--:|--:|--:|--:|", flush=True)
     for name in options.loops or LOOPS:
         started = time.monotonic()
         with workplace() as folder:
