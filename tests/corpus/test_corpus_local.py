@@ -51,6 +51,7 @@ def test_processes_write_the_same_bytes_as_one(clips, whole, tmp_path, tiny_mode
     assert "60 utterances" in finished.stdout
     assert "hours per hour" in finished.stdout
     assert files(out) == whole
+    assert not list(out.rglob(".*"))  # no temporary, no lock
 
 
 def test_a_worker_that_dies_stops_the_run_and_a_rerun_goes_on(clips, whole, tmp_path, tiny_model):
