@@ -13,7 +13,19 @@ import dtm_codec
 
 PACKAGE = Path(dtm_codec.__file__).parent
 
-GROUND = {"config", "errors", "files", "grouping", "layout", "optional", "specs", "speech", "validation", "workers"}
+GROUND = {
+    "config",
+    "errors",
+    "files",
+    "grouping",
+    "layout",
+    "locks",
+    "optional",
+    "specs",
+    "speech",
+    "validation",
+    "workers",
+}
 FIGURES = {"intervals", "metrics", "plotting", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
 CORE = {"codec", "network", "hub"}

@@ -178,7 +178,7 @@ class DTMCodec:
             codec = cls(loaded.config)
         if loaded.tensors is None:
             return codec.to(device)
-        hub.fill(codec.network, loaded.tensors, loaded.origin)
+        hub.fill(codec.network, loaded.tensors)
         codec.token_model = loaded.token_model
         codec.to(device)
         codec._identity = (codec._weights_version(), loaded.model_id)

@@ -86,6 +86,13 @@ def evaluate(
     for block in run_section(summary, source):
         typer.echo(markdown_table(block))
     typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
+    for name, system in summary.systems.items():
+        if system.failures:
+            utterance, reason = next(iter(system.failures.items()))
+            count = f"{len(system.failures)} of {summary.utterances} utterances"
+            typer.echo(f"{name} failed on {count}, such as {utterance}: {reason}", err=True)
+    if not all(system.utterances for system in summary.systems.values()):
+        raise typer.Exit(1)
 
 
 def report(

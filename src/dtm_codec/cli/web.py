@@ -61,6 +61,7 @@ def serve(
     uvicorn = import_optional("uvicorn", "web")
     import_optional("fastapi", "web")  # the pages import it at their top
     from ..web.app import create_app
+    from ..web.connections import PatientProtocol
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
 
@@ -79,7 +80,8 @@ def serve(
             typer.echo(f"Results: {url}/results#token={quote(token, safe='')}")
         if not local:
             typer.echo("This address can be reached from other machines.", err=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[bound])
+        settings = uvicorn.Config(app, http=PatientProtocol, log_level="warning", server_header=False)
+        uvicorn.Server(settings).run(sockets=[bound])
     if running:
         running.store.close()
 
@@ -152,6 +154,11 @@ def results(
         raise ConfigError(f"{folder} has no ratings yet")
     ratings = Store(folder / RATINGS_FILE).ratings()
     found = analyse(ratings, test.systems, screening=screening)
+    if found.all_excluded:
+        count = len(found.excluded)
+        typer.echo(f"All {count} listeners are left out by the screening (BS.1534): they missed the hidden reference.")
+        typer.echo("Results of all listeners: --no-screening")
+        raise typer.Exit(1)
     _print(found, test.title)
     if csv is not None:
         counted = [rating for rating in ratings if rating.listener not in found.excluded]

@@ -73,7 +73,9 @@ class ShardPlan:
         elif before != plan:
             name = next(f.name for f in fields(cls) if getattr(before, f.name) != getattr(plan, f.name))
             values = "" if name == "parts" else f" {getattr(before, name)}, not {getattr(plan, name)}"
-            raise CorpusError(f"{folder} was begun with {name}{values}; use the same to go on, or another folder")
+            changed = "; a file was added, removed or written anew" if name == "corpus" else ""
+            allowed = "use the same to go on, or another folder"
+            raise CorpusError(f"{folder} was begun with {name}{values}{changed}; {allowed}")
         return plan
 
     @classmethod

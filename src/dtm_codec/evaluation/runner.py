@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .. import metrics
 from ..errors import AudioError, DTMCodecError
+from ..locks import folder_in_use
 from ..metrics import Metric, Sample
 from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples
@@ -50,9 +51,22 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Summary:
     """Run what is missing and write `utterances.parquet` and `summary.json` into `out`."""
+    with folder_in_use(out):
+        return _evaluate(system_names, metric_names, utterances, out, jobs, device, source, progress)
+
+
+def _evaluate(
+    system_names: Sequence[str],
+    metric_names: Sequence[str],
+    utterances: Sequence[Utterance],
+    out: Path,
+    jobs: int,
+    device: str,
+    source: str,
+    progress: Progress | None,
+) -> Summary:
     judged = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
     judges = metrics.build_all(metric_names)
-    out.mkdir(parents=True, exist_ok=True)
     journal = Journal(out / JOURNAL, {s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
     keys = {u.key: u for u in utterances}
     tasks = [
