@@ -15,9 +15,10 @@ Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", metavar="DIR"
 Metrics: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Names joined by commas: pesq, stoi, estoi, si-sdr, mel, stft, utmos, utmosv2, distillmos, "
-        "dnsmos[:ovrl|sig|bak|p808], spk-sim[:wavlm|onnx], wer[:hubert|whisper|moonshine], cer[:...]; a model by "
-        "?model=PATH or in the folder that $DTM_METRIC_MODELS names. Default: the paper's columns, by judges at hand.",
+        help="all, or names joined by commas: pesq, stoi, estoi, si-sdr, mel, stft, lsd, mcd, f0-rmse, vuv, "
+        "visqol[:lattice|polynomial], utmos, utmosv2, distillmos, dnsmos[:ovrl|sig|bak|p808], spk-sim[:wavlm|onnx], "
+        "wer[:hubert|whisper|moonshine], cer[:...]; a model by ?model=PATH or in the folder that $DTM_METRIC_MODELS "
+        "names. Default: the paper's columns, by judges at hand.",
         show_default=False,
     ),
 ]
@@ -78,7 +79,7 @@ def evaluate(
     from ..evaluation.report import run_section
     from ..evaluation.runner import evaluate as run
 
-    names = metrics.split(",") if metrics else registry.standard()
+    names = registry.choose(metrics)
     utterances = read_data(data, where or ())
     with _progress("evaluate") as progress:
         source = " ".join([Path(data).name, *(where or ())])
@@ -159,7 +160,7 @@ def recipe(
     wanted = [recipes.load(n) for name in names for n in (recipes.ORDER if name == "all" else (name,))]
     settings = Settings(
         models=Models(models, family, given),
-        metrics=metrics.split(",") if metrics else registry.standard(),
+        metrics=registry.choose(metrics),
         out=output,
         data=data,
         calibrate=calibrate,
