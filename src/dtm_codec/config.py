@@ -29,7 +29,7 @@ LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
 """Hertz between which a voice's pitch is looked for."""
 
 MAX_NAME_LENGTH = 9
-"""A model's name travels in every file it writes, nine characters of a 40-letter alphabet in six bytes."""
+"""Every file carries the name of its model: nine letters of an alphabet of 40 take six bytes."""
 
 MAX_STRIDE = 255
 """Steps per token of a fixed-rate stream: one byte of a file's header."""

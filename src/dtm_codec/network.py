@@ -54,8 +54,8 @@ class Network(nn.Module):
     """Everything that is learned, and the chain through it."""
 
     piece: int = 8192
-    """Steps computed at a time when utterances are coded: 82 s of Stage 1 at 100 Hz. Best a multiple of the window, so
-    that pieces share its blocks."""
+    """Steps computed at a time when utterances are coded: 82 s of Stage 1 at 100 Hz. A multiple of the window is best:
+    attention then works on the same blocks as without pieces."""
 
     tau: Tensor
     """What the selector is steered to; NaN until training has found it."""

@@ -33,7 +33,7 @@ def test_evaluate_then_report(manifest: Path, tmp_path: Path, capsys: pytest.Cap
     [
         (["evaluate", "codex", "--data", "{data}", "-o", "{out}"], "unknown system 'codex'"),
         (["evaluate", "identity", "--data", "{data}", "-o", "{out}", "--metrics", "nice"], "unknown metric 'nice'"),
-        (["evaluate", "identity", "--data", "nowhere", "-o", "{out}"], "no test set 'nowhere'"),
+        (["evaluate", "identity", "--data", "nowhere", "-o", "{out}"], "no speech at 'nowhere'"),
         (["evaluate", "dtm:nowhere", "--data", "{data}", "-o", "{out}"], "no model 'nowhere'"),
         (["report", "{out}", "-o", "{out}"], "no finished run"),
         (["recipe", "table", "-o", "{out}"], "no recipe 'table'"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dtm_codec.config import SMALL_PRESETS
+from dtm_codec.errors import ConfigError
 from dtm_codec.network import Network
 from dtm_codec.training.config import DiscriminatorConfig, OptimizerConfig
 from dtm_codec.training.discriminators import Discriminators
@@ -51,6 +52,11 @@ def test_learning_rate_warms_up_and_decays_linearly() -> None:
     assert schedule.lr_at(9) == schedule.lr_at(10) == pytest.approx(1e-4)
     assert schedule.lr_at(60) == pytest.approx((1e-4 + 1e-5) / 2)
     assert schedule.lr_at(110) == schedule.lr_at(10_000) == pytest.approx(1e-5)
+    held = replace(schedule, decay_start=60)
+    assert held.lr_at(10) == held.lr_at(60) == pytest.approx(1e-4)
+    assert held.lr_at(85) == pytest.approx((1e-4 + 1e-5) / 2)
+    with pytest.raises(ConfigError, match=r"decay_steps = 110; allowed: > warmup_steps = 10 and decay_start = 110"):
+        replace(schedule, decay_start=110)
 
 
 def test_average_follows_and_copies_buffers() -> None:

@@ -249,7 +249,7 @@ def test_dev_scores_samples_curves_and_export(tmp_path: Path) -> None:
     assert any(name.startswith("tensorboard/") for name in written)
     exported = DTMCodec.from_pretrained(tmp_path / "run" / "export")
     average = checkpoints.load(tmp_path / "run" / "step-00000002.ckpt")["average"]
-    assert torch.equal(exported.state_dict()["head.project.weight"], average["head.project.weight"])
+    assert torch.equal(exported.network.state_dict()["head.project.weight"], average["head.project.weight"])
 
 
 @pytest.fixture(autouse=True)
@@ -257,3 +257,21 @@ def _no_leftover_handlers() -> Iterator[Any]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_generator_waits_while_discriminators_warm_up(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "discriminator.start=0", "discriminator.warmup_steps=2")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    recordings = InMemory(find_utterances(support.SAMPLES), config.model.sample_rate)
+    crops = Crops(recordings, config.data, config.crop_samples, config.seed)
+
+    def weights(module: torch.nn.Module) -> torch.Tensor:
+        return torch.cat([p.detach().flatten().clone() for p in module.parameters()])
+
+    generator, critics = weights(trainer.network), weights(trainer.discriminators)
+    for step in range(2):
+        assert set(trainer.train_step(crops[step])) == {"discriminator"}
+    assert torch.equal(weights(trainer.network), generator)
+    assert not torch.equal(weights(trainer.discriminators), critics)
+    trainer.train_step(crops[2])
+    assert not torch.equal(weights(trainer.network), generator)

@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
-from . import batch, codec, corpus, evaluate, models, show, train, web
+from . import batch, codec, corpus, evaluate, models, recipe, show, train, web
 
 app = typer.Typer(
     name="dtm-codec",
@@ -48,7 +48,8 @@ def _register(panel: str, *commands: Callable[..., Any]) -> None:
 _register("Codec", codec.encode, codec.decode, codec.info, show.show, models.models)
 _register("Corpus", corpus.tokenize, corpus.detokenize)
 _register("Training", train.train, train.export, train.prepare, train.shard)
-_register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.recipe, evaluate.bench)
+_register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.bench)
+app.add_typer(recipe.app, name="recipe", rich_help_panel="Evaluation")
 _register("Web", web.serve)
 app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 

@@ -1,4 +1,4 @@
-"""`dtm-codec evaluate`, `report`, `recipe` and `bench`: fair comparisons, and the paper's results."""
+"""`dtm-codec evaluate`, `report` and `bench`: fair comparisons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Where: TypeAlias = Annotated[
 
 
 @contextmanager
-def _progress_of_many() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def progress_of_many() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     """Bars on standard error, one per named piece of work, each set by the number done and the total."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -47,7 +47,7 @@ def _progress_of_many() -> Iterator[Callable[[str], Callable[[int, int], None]]]
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    with _progress_of_many() as start:
+    with progress_of_many() as start:
         yield start(what)
 
 
@@ -57,6 +57,7 @@ def evaluate(
         typer.Argument(
             metavar="SYSTEM",
             help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N; identity; "
+            "folder:DIR with ?name=X, &bps=N, &delay=MS; command:'... {in} {out} {bits}' with the same options; "
             "lowpass[:HZ]; codec2:MODE; opus:KBPS; speex:nbQ or speex:wbQ; amr:nbKBPS or amr:wbKBPS; encodec:KBPS, "
             "dac:N, mimi:N, snac, xcodec:KBPS with ?model=DIR or ?model=HUB_ID.",
             show_default=False,
@@ -66,6 +67,9 @@ def evaluate(
     output: Output,
     metrics: Metrics = None,
     where: Where = None,
+    save_audio: Annotated[
+        bool, typer.Option("--save-audio", help="Keep what was decoded, as FLAC files in DIR/audio; a report plays it.")
+    ] = False,
     jobs: Jobs = 1,
     device: options.Device = "cpu",
 ) -> None:
@@ -83,7 +87,17 @@ def evaluate(
     utterances = read_data(data, where or ())
     with _progress("evaluate") as progress:
         source = " ".join([Path(data).name, *(where or ())])
-        summary = run(systems, names, utterances, output, jobs=jobs, device=device, source=source, progress=progress)
+        summary = run(
+            systems,
+            names,
+            utterances,
+            output,
+            jobs=jobs,
+            device=device,
+            source=source,
+            save_audio=save_audio,
+            progress=progress,
+        )
     for block in run_section(summary, source):
         typer.echo(markdown_table(block))
     typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
@@ -92,87 +106,16 @@ def evaluate(
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of `evaluate`.", show_default=False)],
     output: Output,
+    title: Annotated[str | None, typer.Option(help="Headline. Default: what was compared.", show_default=False)] = None,
+    examples: Annotated[
+        int, typer.Option(help="Utterances of each run to hear, where its audio was saved.", min=0, max=50)
+    ] = 4,
+    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's main table and curves.")] = False,
 ) -> None:
-    """Tables and the rate-distortion figure of finished runs, the paper's rows beside them: Markdown, LaTeX, HTML."""
+    """Finished runs as a page to read and hear, and as Markdown and LaTeX: tables, rate-distortion figures, players."""
     from ..evaluation.report import make_report
 
-    for path in make_report(runs, output):
-        typer.echo(path)
-
-
-def recipe(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME",
-            help="all, or: main, ffr-vfr, rate-distortion, listening, masking, codebook, selectors, probing, mls; "
-            "or a YAML file of your own.",
-            show_default=False,
-        ),
-    ],
-    output: Output,
-    models: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with trained models, or with the runs that made them.")
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=MODEL", help="A model that is elsewhere, as vfr-50=small; may be repeated."),
-    ] = None,
-    family: Annotated[str, typer.Option(help="Which models the recipe's names mean: small or paper.")] = "small",
-    data: Annotated[
-        str | None, typer.Option(metavar="MANIFEST|DIR", help="Test set; recipes choose languages by its field lang.")
-    ] = None,
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MANIFEST|DIR",
-            help="Set to calibrate tau on, so that VFR meets the recipe's rates (dev; the paper: the test set itself). "
-            "Default: the tau of training.",
-        ),
-    ] = None,
-    codes_data: Annotated[
-        str | None,
-        typer.Option(metavar="MANIFEST|DIR", help="Larger set to count used codes on. Default: the test set."),
-    ] = None,
-    probe: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MANIFEST|NAME=DIR", help="Probing data: a manifest with field set, or RAVDESS=DIR."),
-    ] = None,
-    ratings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ratings of a listening test: listener, trial, system, rating.")
-    ] = None,
-    metrics: Metrics = None,
-    jobs: Jobs = 1,
-    device: options.Device = "cpu",
-) -> None:
-    """Reproduce results of the paper with the models at hand, the paper's rows beside them."""
-    from .. import metrics as registry
-    from ..evaluation import recipes
-    from ..evaluation.models import Models
-    from ..evaluation.recipes.run import RecipeRunner, Settings
-
-    given = {}
-    for text in model or ():
-        name, equals, where = text.partition("=")
-        if not equals or not where:
-            raise typer.BadParameter(f"{text!r}; allowed: NAME=MODEL, as vfr-50=small", param_hint="--model")
-        given[name] = where
-    wanted = [recipes.load(n) for name in names for n in (recipes.ORDER if name == "all" else (name,))]
-    settings = Settings(
-        models=Models(models, family, given),
-        metrics=registry.choose(metrics),
-        out=output,
-        data=data,
-        calibrate=calibrate,
-        codes_data=codes_data,
-        probes=probe or (),
-        ratings=ratings,
-        jobs=jobs,
-        device=device,
-    )
-    with _progress_of_many() as progress:
-        files = RecipeRunner(settings, progress).run(wanted)
-    for path in files:
+    for path in make_report(runs, output, title=title, examples=examples, paper=paper):
         typer.echo(path)
 
 

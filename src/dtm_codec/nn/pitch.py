@@ -53,7 +53,8 @@ class PitchSalience(nn.Module):
     def _autocorrelation(self, frames: Tensor) -> Tensor:
         """(..., frame_length) -> (..., lags from 0)"""
         spectrum = torch.fft.rfft(frames, self.fft_length)
-        power = torch.addcmul(spectrum.real * spectrum.real, spectrum.imag, spectrum.imag)  # abs() takes thrice as long
+        # abs() would take three times as long
+        power = torch.addcmul(spectrum.real * spectrum.real, spectrum.imag, spectrum.imag)
         correlation: Tensor = torch.fft.irfft(power, self.fft_length)
         return correlation[..., : frames.shape[-1]]
 

@@ -1,6 +1,6 @@
 """The bottleneck: single-codebook cosine VQ, and FSQ as a control (paper Section 3.1.3).
 
-Arithmetic is float32 and codes int64 even under autocast: a float edge gave another codec 5 % wrong tokens.
+Arithmetic is float32 and codes int64 even under autocast: rounding errors gave another codec 5 % wrong tokens.
 """
 
 from __future__ import annotations
@@ -162,7 +162,6 @@ class FiniteScalarQuantizer(nn.Module):
 
 
 def build_quantizer(config: QuantizerConfig, dim: int) -> VectorQuantizer | FiniteScalarQuantizer:
-    """The quantizer of that configuration for vectors of width `dim`."""
     if config.kind == "fsq":
         return FiniteScalarQuantizer(dim, config.levels)
     return VectorQuantizer(dim, config.codebook_size, config.dim)

@@ -36,6 +36,8 @@ class Selector(ABC):
     """What tau measures, for help texts."""
     block: ClassVar[int | None] = None
     """Longest stretch decided as a whole, in frames; None if any length is."""
+    context: int = 0
+    """Frames before a piece that its statistics need."""
 
     def __init__(self, s_max: int | None = None) -> None:
         self.s_max = s_max
@@ -45,16 +47,11 @@ class Selector(ABC):
     def from_config(cls, config: SelectorConfig) -> Selector:
         return cls(s_max=config.s_max)
 
-    @property
-    def context(self) -> int:
-        """Frames before a piece that its statistics need."""
-        return 0
-
     def statistics(self, features: Tensor) -> Tensor:
         """What `keep` needs. features: (..., N, D) -> (..., N, C), row t from rows t - context ... t.
 
         The rows before the start count as absent; a caller with a piece prepends `context` rows and drops theirs.
-        So it is done here: what is computed on the way stays in the processor's cache, whatever the length.
+        This method does so itself, in short pieces: what they compute on the way fits into the processor's cache.
         """
         pieces = []
         for start in range(0, features.shape[-2], PIECE):
@@ -85,7 +82,7 @@ class Selector(ABC):
     def select(self, features: Tensor, lengths: list[int], tau: float, training: bool = False) -> Tensor:
         """Keep mask of a packed batch. features: (sum N, D) -> (sum N,) bool.
 
-        `training` asks a selector that draws lots to draw them anew; the others decide as ever.
+        training: a selector that draws at random draws anew; the others decide as always.
         """
         if len(set(lengths)) == 1:  # crops of one length are decided at once
             batch = features.reshape(len(lengths), lengths[0], features.shape[-1])

@@ -15,6 +15,7 @@ class PLE(Selector):
 
     name = "ple"
     tau_means = "path length per kept frame"
+    context = 1
 
     def __init__(self, s_max: int | None = None, distance: Distance = "cosine", first_crossing: bool = False) -> None:
         """`first_crossing`: a step over several multiples of tau keeps one frame, not also those that follow."""
@@ -25,11 +26,6 @@ class PLE(Selector):
     @classmethod
     def from_config(cls, config: SelectorConfig) -> PLE:
         return cls(config.s_max, config.distance, config.first_crossing)
-
-    @property
-    def context(self) -> int:
-        """A step has two ends."""
-        return 1
 
     def _analyse(self, features: Tensor) -> Tensor:
         """Step lengths d_t. features: (..., N, D) -> (..., N, 1)."""

@@ -12,8 +12,8 @@ from .base import Selector
 class Random(Selector):
     """Keeps each frame with probability 1 / tau.
 
-    Draws are a fixed sequence over the frames of an utterance, so that an encoding can be repeated; in training
-    they come anew from torch's global generator, one sequence over the crops of all processes.
+    The draws are the same for every utterance, so that an encoding can be repeated. In training they are new in every
+    step: one sequence from torch's global generator over the crops of all processes.
     """
 
     name = "random"
@@ -22,7 +22,7 @@ class Random(Selector):
     """Draws in training that belong to the crops of earlier processes."""
 
     def _analyse(self, features: Tensor) -> Tensor:
-        """Nothing of the features. (..., N, D) -> (..., N, 0)."""
+        """The features do not matter. (..., N, D) -> (..., N, 0)."""
         return features[..., :0]
 
     def _decide(self, statistics: Tensor, tau: float) -> Tensor:

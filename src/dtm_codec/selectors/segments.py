@@ -19,11 +19,7 @@ class SegmentSelector(CompiledSelector):
         if s_max is None or not 1 <= s_max <= 255:
             raise ConfigError(f"selector.s_max = {s_max!r}; allowed: 1 ... 255 with {self.name!r}")
         super().__init__(s_max)
-
-    @property
-    def context(self) -> int:
-        """A segment reaches back that far."""
-        return self.s_max - 1
+        self.context = s_max - 1
 
     def _analyse(self, features: Tensor) -> Tensor:
         """Squared distances at lags 1 ... s_max - 1. features: (..., N, D) -> (..., N, s_max - 1)."""

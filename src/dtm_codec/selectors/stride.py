@@ -15,7 +15,7 @@ class Stride(Selector):
     tau_means = "frames per kept frame, rounded down"
 
     def _analyse(self, features: Tensor) -> Tensor:
-        """Nothing of the features. (..., N, D) -> (..., N, 0)."""
+        """The features do not matter. (..., N, D) -> (..., N, 0)."""
         return features[..., :0]
 
     def _decide(self, statistics: Tensor, tau: float) -> Tensor:

@@ -13,11 +13,7 @@ class Threshold(Selector):
 
     name = "threshold"
     tau_means = "1 - similarity threshold"
-
-    @property
-    def context(self) -> int:
-        """Neighbours are compared."""
-        return 1
+    context = 1
 
     def _analyse(self, features: Tensor) -> Tensor:
         """Cosine distance to the frame before. features: (..., N, D) -> (..., N, 1)."""

@@ -53,6 +53,8 @@ class OptimizerConfig(Validated):
     min_lr: float = 1e-5
     """Learning rate from `decay_steps` on."""
     warmup_steps: int = 1_000
+    decay_start: int = 0
+    """Step up to which the learning rate stays at `lr`; from there on it falls."""
     decay_steps: int = 500_000
     """Step at which the learning rate has come down to `min_lr`."""
     betas: tuple[float, ...] = (0.8, 0.9)
@@ -67,12 +69,9 @@ class OptimizerConfig(Validated):
             require(0 < value < math.inf, f"optimizer.{name}", value, "> 0")
         require(self.min_lr <= self.lr, "optimizer.min_lr", self.min_lr, f"at most lr = {self.lr:g}")
         require(self.warmup_steps >= 0, "optimizer.warmup_steps", self.warmup_steps, ">= 0")
-        require(
-            self.decay_steps > self.warmup_steps,
-            "optimizer.decay_steps",
-            self.decay_steps,
-            f"> warmup_steps = {self.warmup_steps}",
-        )
+        require(self.decay_start >= 0, "optimizer.decay_start", self.decay_start, ">= 0")
+        allowed = f"> warmup_steps = {self.warmup_steps} and decay_start = {self.decay_start}"
+        require(self.decay_steps > self._falls_from, "optimizer.decay_steps", self.decay_steps, allowed)
         valid = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
         require(valid, "optimizer.betas", list(self.betas), "two numbers in 0 ... 1")
         require(0 <= self.weight_decay < 1, "optimizer.weight_decay", self.weight_decay, "0 ... 1")
@@ -81,8 +80,12 @@ class OptimizerConfig(Validated):
         """Learning rate of that step, counted from 0."""
         if step < self.warmup_steps:
             return self.lr * (step + 1) / self.warmup_steps
-        progress = (step - self.warmup_steps) / (self.decay_steps - self.warmup_steps)
+        progress = max(0, step - self._falls_from) / (self.decay_steps - self._falls_from)
         return max(self.min_lr, self.lr + (self.min_lr - self.lr) * progress)
+
+    @property
+    def _falls_from(self) -> int:
+        return max(self.warmup_steps, self.decay_start)
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,9 @@ class DiscriminatorConfig(Validated):
     """The discriminators, and how much time they may take."""
 
     start: int = 0
-    """First step with discriminators; until then the generator learns from the mel loss alone."""
+    """First step with discriminators; until then the generator learns from the other losses alone."""
+    warmup_steps: int = 0
+    """Steps from there on in which the discriminators learn alone and the generator waits."""
     every: int = 1
     """Discriminators learn and judge every so many steps."""
     crop_seconds: float | None = None
@@ -155,6 +160,7 @@ class DiscriminatorConfig(Validated):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.start >= 0, "discriminator.start", self.start, ">= 0")
+        require(self.warmup_steps >= 0, "discriminator.warmup_steps", self.warmup_steps, ">= 0")
         require(self.every >= 1, "discriminator.every", self.every, ">= 1")
         if self.crop_seconds is not None:
             require(self.crop_seconds >= 0.2, "discriminator.crop_seconds", self.crop_seconds, ">= 0.2 or null")
@@ -167,6 +173,9 @@ class DiscriminatorConfig(Validated):
         require(0 < self.stft_power <= 1, "discriminator.stft_power", self.stft_power, "in (0, 1]")
         require(self.lr is None or self.lr > 0, "discriminator.lr", self.lr, "> 0 or null")
         require(bool(self.periods or self.stft_sizes), "discriminator.periods", [], "some, if there are no stft_sizes")
+
+    def learns_alone(self, step: int) -> bool:
+        return self.start <= step < self.start + self.warmup_steps
 
     def judges(self, step: int) -> bool:
         """Whether that step has discriminators. It does if it completes a multiple of `every` steps, so that a

@@ -35,7 +35,7 @@ from .fine_tuning import initialize_from
 from .fsdp import split, split_optimizer, whole, whole_parameter
 from .listeners import build_listeners
 from .optim import Average, build_optimizer, set_lr
-from .pitch import PitchTracker
+from .pitch import PitchTrack, PitchTracker
 
 log = logging.getLogger(__name__)
 
@@ -100,23 +100,14 @@ class Trainer:
         self.network.quantizer.bypassed = self.step < config.quantize_from
         if isinstance(self.network.selector, Random):
             self.network.selector.passed_over = fabric.global_rank * audio.numel() // config.model.hop_length
+        if config.discriminator.learns_alone(self.step):
+            return self._warm_up_discriminators(audio)
         with self._jittered_tau():
             output: CodecOutput = self._generator(audio, None if pitch is None else pitch.hertz)
         codes, latents = self._gather(output.codes), self._gather(output.latents)
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
-        terms = {
-            "mel": self.mel_loss(output.audio, audio),
-            "quantizer": output.quantizer_loss * share,
-        }
-        if pitch is not None and output.pitch_logits is not None:
-            terms["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
-        if self.spectral_loss is not None:
-            terms["spectral"] = self.spectral_loss(output.audio, audio)
-        for turn, (name, listener) in enumerate(self.listeners.items()):
-            if (self.step + turn) % config.loss.listen_every == 0:
-                with fabric.autocast():
-                    terms[name] = listener(output.audio, audio)
+        terms = {"quantizer": output.quantizer_loss * share, **self._distances(output, audio, pitch)}
         numbers = {}
         if config.discriminator.judges(self.step):
             real, fake = self._judged_stretch(audio), self._judged_stretch(output.audio)
@@ -139,6 +130,27 @@ class Trainer:
         self.average.update(self.network, self.step)
         frames = output.mask.numel() * fabric.world_size
         return metrics | {"keep_ratio": codes.numel() / frames, "tau": float(self.network.tau)}
+
+    def _distances(self, output: CodecOutput, audio: Tensor, pitch: PitchTrack | None) -> dict[str, Tensor]:
+        """How far the output is from what was spoken, by the names of `LossConfig`."""
+        distances = {"mel": self.mel_loss(output.audio, audio)}
+        if pitch is not None and output.pitch_logits is not None:
+            distances["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
+        if self.spectral_loss is not None:
+            distances["spectral"] = self.spectral_loss(output.audio, audio)
+        for turn, (name, listener) in enumerate(self.listeners.items()):
+            if (self.step + turn) % self.config.loss.listen_every == 0:
+                with self.fabric.autocast():
+                    distances[name] = listener(output.audio, audio)
+        return distances
+
+    def _warm_up_discriminators(self, audio: Tensor) -> dict[str, float]:
+        """A step in which the generator stays as it is: discriminators that know nothing would only disturb it."""
+        with torch.no_grad():
+            decoded = self._generator(audio).audio
+        loss = self._discriminator_step(self._judged_stretch(audio), self._judged_stretch(decoded))
+        self.step += 1
+        return self._mean_over_processes({"discriminator": loss})
 
     def _discriminator_step(self, real: Tensor, fake: Tensor) -> Tensor:
         """Teach the discriminators on detached output. real, fake: (B, T)."""
