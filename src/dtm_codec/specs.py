@@ -1,6 +1,7 @@
 """The little language that names systems and metrics: `kind[:argument][?key=value&key=value]`.
 
-codec2:700C    command:codec {in} {out}?name=Mine    dtm:runs/s-vfr-50?bitrate=800&selector=ple    wer:whisper?model=large-v3
+codec2:700C    dtm:runs/s-vfr-50?bitrate=800&selector=ple    wer:whisper?model=large-v3
+command:mine {in} {out}?bps=800
 """
 
 from __future__ import annotations

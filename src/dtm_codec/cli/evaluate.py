@@ -80,7 +80,7 @@ def evaluate(
     from .. import metrics as registry
     from ..evaluation.data import read_data
     from ..evaluation.rendering import markdown_table
-    from ..evaluation.report import run_section
+    from ..evaluation.report import run_block
     from ..evaluation.runner import evaluate as run
 
     names = registry.choose(metrics)
@@ -98,8 +98,7 @@ def evaluate(
             save_audio=save_audio,
             progress=progress,
         )
-    for block in run_section(summary, source):
-        typer.echo(markdown_table(block))
+    typer.echo(markdown_table(run_block(summary)))
     typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
 
 

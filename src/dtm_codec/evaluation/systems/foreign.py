@@ -35,7 +35,7 @@ TITLE_LENGTH = 48
 class _Foreign(System):
     """What both have: a name of the user's choice, a rate that they may know, and a delay."""
 
-    options = ("name", "bps", "delay")
+    options: tuple[str, ...] = ("name", "bps", "delay")
 
     def __init__(self, spec: Spec, title: str) -> None:
         spec.allow_options(self.options)
