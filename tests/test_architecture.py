@@ -13,8 +13,20 @@ import dtm_codec
 
 PACKAGE = Path(dtm_codec.__file__).parent
 
-GROUND = {"config", "errors", "files", "grouping", "layout", "optional", "specs", "speech", "validation", "workers"}
-FIGURES = {"intervals", "metrics", "plotting", "ratings"}
+GROUND = {
+    "browser",
+    "config",
+    "errors",
+    "files",
+    "grouping",
+    "layout",
+    "optional",
+    "specs",
+    "speech",
+    "validation",
+    "workers",
+}
+FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
 CORE = {"codec", "network", "hub"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
