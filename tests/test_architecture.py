@@ -14,6 +14,7 @@ import dtm_codec
 PACKAGE = Path(dtm_codec.__file__).parent
 
 GROUND = {
+    "browser",
     "config",
     "errors",
     "files",
@@ -26,7 +27,7 @@ GROUND = {
     "validation",
     "workers",
 }
-FIGURES = {"intervals", "metrics", "plotting", "ratings"}
+FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
 CORE = {"codec", "network", "hub"}
 ROOMS = {"training", "evaluation", "corpus", "web"}

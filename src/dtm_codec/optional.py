@@ -8,10 +8,16 @@ from typing import Any
 
 from .errors import DTMCodecError
 
-_PACKAGES = {"moonshine_onnx": "useful-moonshine-onnx", "yaml": "pyyaml"}
+_PACKAGES = {
+    "moonshine_onnx": "useful-moonshine-onnx",
+    "parselmouth": "praat-parselmouth",
+    "visqol": "visqol-python",
+    "yaml": "pyyaml",
+}
 """Module -> package, where the names differ in more than a hyphen."""
 
 _IN_NO_EXTRA = {
+    "ai-edge-litert": "ai-edge-litert",  # 60 MB for one judge, and not on every platform
     "distillmos": "--no-deps distillmos xls-r-sqa==0.1.0",  # else it brings torchaudio, which it needs for nothing here
     "faster-whisper": "faster-whisper",
     "snac": "snac",

@@ -117,11 +117,11 @@ def ratings_csv(ratings: Iterable[Rating]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(Rating._fields)
-    writer.writerows([*map(_inert, row[:3]), row[3]] for row in ratings)
+    writer.writerows([*map(inert, row[:3]), row[3]] for row in ratings)
     return buffer.getvalue()
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """A name that a spreadsheet would run as a formula, quoted."""
     return f"'{text}" if text.startswith(FORMULA) else text
 

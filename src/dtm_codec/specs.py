@@ -1,10 +1,12 @@
 """The little language that names systems and metrics: `kind[:argument][?key=value&key=value]`.
 
 codec2:700C    dtm:runs/s-vfr-50?bitrate=800&selector=ple    wer:whisper?model=large-v3
+command:mine {in} {out}?bps=800
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -19,7 +21,7 @@ class Spec:
 
     @staticmethod
     def parse(text: str) -> Spec:
-        head, mark, query = text.strip().partition("?")
+        head, mark, query = _split_options(text.strip())
         kind, colon, argument = head.partition(":")
         pairs = [pair.partition("=") for pair in query.split("&")] if mark else []
         if not all(key and equals for key, equals, _ in pairs):
@@ -50,6 +52,20 @@ class Spec:
         if value not in allowed:
             raise ConfigError(f"{self.kind}:{value or ''}; allowed: {', '.join(f'{self.kind}:{a}' for a in allowed)}")
         return value
+
+
+_SHELL = "command:"
+"""What follows is a line for a shell, in which '?' and '&' have meanings of their own."""
+
+_OPTIONS = re.compile(r"\?\w+=[^&?]*(&\w+=[^&?]*)*$")
+
+
+def _split_options(text: str) -> tuple[str, str, str]:
+    """Head, '?' and options. Of a line for a shell, options are what looks like them at its end."""
+    if not text.startswith(_SHELL):
+        return text.partition("?")
+    found = _OPTIONS.search(text)
+    return (text[: found.start()].strip(), "?", found[0][1:]) if found else (text, "", "")
 
 
 def positive_number(text: str, where: str) -> float:

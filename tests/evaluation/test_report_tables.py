@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from dtm_codec.evaluation import figures, paper
-from dtm_codec.evaluation.rendering import Report, Section, html_table, latex_table, markdown_table
-from dtm_codec.evaluation.report import make_report
+from dtm_codec.evaluation.document import Report, Section
+from dtm_codec.evaluation.page import html_table
+from dtm_codec.evaluation.rendering import latex_table, markdown_table, write
+from dtm_codec.evaluation.report import compared, make_report, run_block
 from dtm_codec.evaluation.summary import Bps, JudgedEstimate, MetricInfo, Summary, SystemSummary
 from dtm_codec.evaluation.tables import Block, Cell, Column, Entry, Group, systems_block
 
@@ -90,8 +93,9 @@ def test_html_is_sound_self_contained_and_inert(tmp_path: Path) -> None:
     checker = Checker()
     checker.feed(text)
     assert not checker.stack
-    assert all(link.startswith(("#", "data:image/png;base64,")) for link in checker.links)
-    assert "<script" not in text
+    assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in checker.links)
+    assert text.count("<script") == 1, "the page's own"
+    assert "default-src 'none'" in text
     assert "hubert &amp; &lt;co&gt;" in text
 
 
@@ -112,18 +116,75 @@ def test_every_paper_table_renders_with_all_its_cells(name: str) -> None:
     assert "paper" in markdown_table(block).lower()
 
 
-def test_report_has_markdown_latex_html_and_the_figure_twice(tmp_path: Path) -> None:
+def test_report_has_markdown_latex_html_and_vector_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     summary("hubert").save(tmp_path)
     files = make_report([tmp_path], tmp_path / "out")
     assert [path.name for path in files] == ["report.md", "report.tex", "report.html"]
-    assert (tmp_path / "out" / "rate_distortion.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "out" / "rate_distortion.pdf").read_bytes().startswith(b"%PDF")
+    assert "<svg" in (tmp_path / "out" / "rate_distortion-wer.svg").read_text()
+    assert (tmp_path / "out" / "rate_distortion-wer.pdf").read_bytes().startswith(b"%PDF")
     text = files[0].read_text()
+    assert "(rate_distortion-wer.svg)" in text
     assert "System a" in text
     assert "hubert" in text
-    assert "Reference rows from the paper" in text
+    assert "{rate_distortion-wer.pdf}" in files[1].read_text()
     assert r"\end{document}" in files[1].read_text()
+
+
+def test_the_papers_rows_stand_there_only_when_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    summary("hubert").save(tmp_path)
+    for asked in (False, True):
+        (text, *_) = [path.read_text() for path in make_report([tmp_path], tmp_path / f"{asked}", paper=asked)]
+        assert ("Reference rows from the paper" in text) == asked
+
+
+def test_headings_say_what_was_compared(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    one = summary("hubert")
+    assert compared(one) == "System a · System b"
+    assert compared(summary("hubert", tuple("abcdef"))) == "6 codecs: System a · System b · System c and others"
+    for name in ("run-1", "run-2"):
+        (tmp_path / name).mkdir()
+        one.save(tmp_path / name)
+    (single, *_) = make_report([tmp_path / "run-1"], tmp_path / "single")
+    assert single.read_text().startswith("# System a · System b\n")
+    (both, *_) = make_report([tmp_path / "run-1", tmp_path / "run-2"], tmp_path / "both", title="Mine")
+    assert [line for line in both.read_text().splitlines() if line.startswith("#")] == [
+        "# Mine", "## System a · System b", "## System a · System b", "## Rate and distortion"
+    ]  # fmt: skip
+
+
+def test_the_best_codec_is_marked_and_not_the_reference() -> None:
+    run = summary("hubert", ("a", "b", "c"))
+    run.systems["a"] = dataclasses.replace(run.systems["a"], series="Reference")
+    codecs, beside = run_block(run).groups
+    assert [row[-1].mark for row in codecs.rows] == ["second", "best"]  # highest rate first, lower WER is better
+    assert beside.title == "Not coded"
+    assert [row[-1].mark for row in beside.rows] == [None]
+
+
+def test_an_unknown_rate_and_odd_files_are_notes() -> None:
+    run = summary("hubert")
+    run.systems["a"] = dataclasses.replace(run.systems["a"], bps=None, remarks=("2 files match none: x, y",))
+    block = run_block(run)
+    assert block.notes == (
+        "System a: 2 files match none: x, y; its rate is not known; give bps=N, or {bits} in a command",
+    )
+    assert [cell.text for cell in block.groups[0].rows[1][1:5]] == ["–"] * 4
+
+
+@pytest.mark.parametrize(
+    "rates", [[800], [790, 801, 812], [400, 1300], [450, 700, 800, 24_000], [600, 256_000], [0.5, 90_000]]
+)
+def test_a_rate_axis_fits_its_points_and_has_ticks(rates: list[float]) -> None:
+    low, high, logarithmic = figures.rate_axis(rates)
+    assert low < min(rates) <= max(rates) < high
+    used = (math.log(max(rates)) - math.log(min(rates))) / (math.log(high) - math.log(low)) if len(rates) > 1 else 1
+    assert used > 0.8, "the points take up most of the axis"
+    ticks = figures.rate_ticks(low, high, logarithmic)
+    assert 2 <= len(ticks) <= 7
+    assert all(low <= tick <= high for tick in ticks)
 
 
 def test_without_a_rate_there_is_no_figure(tmp_path: Path) -> None:
@@ -134,7 +195,7 @@ def test_without_a_rate_there_is_no_figure(tmp_path: Path) -> None:
 
 def test_a_table_without_rows_is_its_notes(tmp_path: Path) -> None:
     block = Block("Measured here", (Column("System"),), (), notes=("No ratings given.",))
-    Report("t", "", (Section("s", "", (block,)),)).write(tmp_path)
+    write(Report("t", "", (Section("s", "", (block,)),)), tmp_path)
     for suffix, table in (("md", "| System"), ("tex", "tabular"), ("html", "<table>")):
         text = (tmp_path / f"report.{suffix}").read_text()
         assert "No ratings given." in text
@@ -142,5 +203,5 @@ def test_a_table_without_rows_is_its_notes(tmp_path: Path) -> None:
 
 
 def test_an_empty_section_still_makes_a_report(tmp_path: Path) -> None:
-    Report("t", "", (Section("s", "", ()),)).write(tmp_path)
+    write(Report("t", "", (Section("s", "", ()),)), tmp_path)
     assert "## s" in (tmp_path / "report.md").read_text()

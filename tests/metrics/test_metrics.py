@@ -12,12 +12,13 @@ from dtm_codec import metrics
 from dtm_codec.errors import AudioError, ConfigError, DTMCodecError
 from dtm_codec.metrics import Metric, Sample, Score, words
 from dtm_codec.metrics.base import SAMPLE_RATE, Last, Samples
+from dtm_codec.metrics.cepstral import cepstra
 from dtm_codec.metrics.recognisers import Recogniser
 from dtm_codec.metrics.speaker import log_mel_filterbank
 from dtm_codec.nn.mel_distance import MultiScaleMelDistance
 from dtm_codec.training.config import LossConfig
 
-OFFLINE = ["pesq", "stoi", "estoi", "si-sdr", "mel", "stft"]
+OFFLINE = ["pesq", "stoi", "estoi", "si-sdr", "mel", "stft", "lsd", "mcd", "visqol:polynomial", "f0-rmse", "vuv"]
 
 
 def score(name: str, sample: Sample) -> float:
@@ -34,7 +35,15 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_reference_itself_has_the_best_value_there_is(speech: Samples) -> None:
     same = Sample(speech.copy(), speech)
     assert score("pesq", same) == pytest.approx(4.644, abs=1e-3)
-    for name, best in {"stoi": 1.0, "estoi": 1.0, "si-sdr": 100.0, "mel": 0.0, "stft": 0.0}.items():
+    for name, best in {
+        "stoi": 1.0,
+        "estoi": 1.0,
+        "si-sdr": 100.0,
+        "mel": 0.0,
+        "stft": 0.0,
+        "lsd": 0.0,
+        "mcd": 0.0,
+    }.items():
         assert score(name, same) == pytest.approx(best, abs=1e-6), name
 
 
@@ -105,9 +114,69 @@ def test_the_standard_set_prefers_the_papers_judges(tmp_path, monkeypatch: pytes
     assert "wer:moonshine" not in metrics.standard()
 
 
-def test_silence_has_no_pesq_and_no_stoi() -> None:
+def test_all_is_every_metric_by_the_first_judge_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(metrics.MODELS_VARIABLE, raising=False)
+    monkeypatch.setattr(metrics, "find_spec", lambda package: package != "ai_edge_litert" or None)
+    chosen = metrics.choose("all")
+    assert "visqol:polynomial" in chosen
+    without_a_model = {name for name in metrics.known() if name not in ("utmos", "spk-sim", "wer", "cer")}
+    assert {name.partition(":")[0] for name in chosen} == without_a_model
+    assert metrics.choose("pesq, all") == ["pesq", *(name for name in chosen if name != "pesq")]
+    assert metrics.choose(None) == metrics.standard()
+
+
+# Pitch, cepstra and spectra: known values
+
+
+def tone(hertz: float, seconds: float = 1.0) -> Samples:
+    """A voice of twenty harmonics."""
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return sum(0.02 * np.sin(2 * np.pi * hertz * k * time) for k in range(1, 21)).astype(np.float32)
+
+
+def test_a_voice_that_is_10_hz_too_high_has_that_error_and_no_other() -> None:
+    pytest.importorskip("parselmouth")
+    sample = Sample(tone(130), tone(120))
+    assert score("f0-rmse", sample) == pytest.approx(10, abs=0.1)
+    assert score("vuv", sample) == 0
+
+
+def test_a_voice_that_stops_half_way_has_half_its_frames_wrong() -> None:
+    pytest.importorskip("parselmouth")
+    half = tone(120)
+    half[half.size // 2 :] = 0
+    assert score("vuv", Sample(half, tone(120))) == pytest.approx(50, abs=4)
+    with pytest.raises(AudioError, match="voiced in both"):
+        score("f0-rmse", Sample(np.zeros_like(half), tone(120)))
+
+
+def test_mcd_is_the_rms_difference_in_db_of_the_smoothed_spectra() -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    bands = np.arange(80)
+    ripple = 6 * np.cos(np.pi * 3 * (bands + 0.5) / 80)  # dB, so 3 cosines of a cepstrum
+    flat = np.zeros((1, 80), np.float32)
+    difference = cepstra((flat + ripple * np.log(10) / 10).astype(np.float32)) - cepstra(flat)
+    distance = 10 / np.log(10) * np.sqrt(2 * np.square(difference).sum())
+    assert distance == pytest.approx(np.sqrt(np.mean(ripple**2)), rel=1e-5)
+
+
+def test_a_gain_is_no_cepstral_distortion_and_6_db_of_spectral_distance(speech: Samples) -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    noise = 0.1 * np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32)  # no band is near the floor
+    sample = Sample(noise / 2, noise)
+    assert score("mcd", sample) == pytest.approx(0, abs=0.01)
+    assert score("lsd", sample) == pytest.approx(20 * np.log10(2), abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["f0-rmse", "vuv", "mcd", "lsd", "visqol:polynomial"])
+def test_a_blink_of_sound_has_no_value(name: str) -> None:
+    with pytest.raises(AudioError, match="no value"):
+        score(name, Sample(tone(120, 0.02), tone(120, 0.02)))
+
+
+def test_silence_has_no_pesq_no_stoi_and_no_visqol() -> None:
     silence = np.zeros(SAMPLE_RATE, np.float32)
-    for name in ("pesq", "stoi"):
+    for name in ("pesq", "stoi", "visqol:polynomial"):
         with pytest.raises(DTMCodecError, match="no value"):
             metrics.build(name).score(Sample(silence, silence))
 

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from web_support import make_prepared
 
 from dtm_codec.cli import app, main
+from dtm_codec.preferences import Choice
 from dtm_codec.speech.audio import write_audio
 from dtm_codec.web.listening.store import Store
 
@@ -44,7 +45,7 @@ def test_results_are_printed_written_and_drawn(tmp_path: Path, speech):
     store.close()
     csv, picture = tmp_path / "ratings.csv", tmp_path / "plot.png"
     said = run("listening", "results", tmp_path / "test", "--csv", csv, "--plot", picture)
-    for expected in ("100.00", "90.00", "60.00", "good <i>&", "4 listeners, 1 left out: L004"):
+    for expected in ("100.00", "90.00", "60.00", "good <i>&", f"4 listeners, 1 left out: {listener.label}"):
         assert expected in said
     rows = np.genfromtxt(csv, delimiter=",", dtype=str)
     assert rows[0].tolist() == ["listener", "trial", "system", "rating"]
@@ -88,6 +89,26 @@ def test_results_without_anyone_left_say_so_and_offer_all(tmp_path: Path, speech
     assert "All 2 listeners are left out" in said
     assert "--no-screening" in said
     assert "Pairwise" not in said
+
+
+def test_preferences_are_printed_written_and_drawn(tmp_path: Path, speech):
+    test = make_prepared(tmp_path, speech, method="ab", no_preference=True)
+    store = Store(tmp_path / "test" / "ratings.sqlite")
+    first, second = test.pairs[0]
+    for number in range(4):
+        _, listener = store.add_listener("x")
+        for utterance in test.utterances:
+            chosen = "" if utterance == test.utterances[0] else first if number else second
+            store.choose(listener, Choice(listener.label, utterance, first, second, "", chosen))
+    store.close()
+    csv, picture = tmp_path / "choices.csv", tmp_path / "plot.svg"
+    said = run("listening", "results", tmp_path / "test", "--csv", csv, "--plot", picture)
+    for expected in ("6 of 8", "75%", "34.9% ... 96.8%", "0 of 0"):  # Clopper-Pearson, from a table
+        assert expected in said
+    rows = np.genfromtxt(csv, delimiter=",", dtype=str)
+    assert rows[0].tolist() == ["listener", "trial", "first", "second", "x", "chosen"]
+    assert len(rows) == 1 + 12
+    assert picture.stat().st_size > 5000
 
 
 def test_results_before_anyone_listened_say_so(tmp_path: Path, speech, capsys):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvicorn
@@ -29,7 +30,10 @@ SYSTEMS = {"good <i>&": 0.05, "middling": 0.4, "poor": 1.5}
 """Names that must not be read as HTML, and how noisy each system is."""
 
 
-def make_prepared(folder: Path, speech: Samples, utterances: int = 4, trials: int | None = None) -> ListeningTest:
+def make_prepared(
+    folder: Path, speech: Samples, utterances: int = 4, trials: int | None = None, **options: Any
+) -> ListeningTest:
+    """options: further fields of the definition."""
     originals = folder / "originals"
     originals.mkdir(parents=True)
     for i in range(utterances):
@@ -39,7 +43,7 @@ def make_prepared(folder: Path, speech: Samples, utterances: int = 4, trials: in
         return lambda audio, rate: (worse(audio, float(source)), rate)
 
     sources = {name: str(noise) for name, noise in SYSTEMS.items()}
-    definition = Definition(str(originals), sources, "A <b>test</b>", seed=3, trials_per_listener=trials)
+    definition = Definition(str(originals), sources, "A <b>test</b>", seed=3, trials_per_listener=trials, **options)
     return prepare(definition, folder / "test", systems)
 
 

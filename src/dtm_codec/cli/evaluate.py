@@ -15,9 +15,10 @@ Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", metavar="DIR"
 Metrics: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Names joined by commas: pesq, stoi, estoi, si-sdr, mel, stft, utmos, utmosv2, distillmos, "
-        "dnsmos[:ovrl|sig|bak|p808], spk-sim[:wavlm|onnx], wer[:hubert|whisper|moonshine], cer[:...]; a model by "
-        "?model=PATH or in the folder that $DTM_METRIC_MODELS names. Default: the paper's columns, by judges at hand.",
+        help="all, or names joined by commas: pesq, stoi, estoi, si-sdr, mel, stft, lsd, mcd, f0-rmse, vuv, "
+        "visqol[:lattice|polynomial], utmos, utmosv2, distillmos, dnsmos[:ovrl|sig|bak|p808], spk-sim[:wavlm|onnx], "
+        "wer[:hubert|whisper|moonshine], cer[:...]; a model by ?model=PATH or in the folder that $DTM_METRIC_MODELS "
+        "names. Default: the paper's columns, by judges at hand.",
         show_default=False,
     ),
 ]
@@ -56,6 +57,7 @@ def evaluate(
         typer.Argument(
             metavar="SYSTEM",
             help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N; identity; "
+            "folder:DIR with ?name=X, &bps=N, &delay=MS; command:'... {in} {out} {bits}' with the same options; "
             "lowpass[:HZ]; codec2:MODE; opus:KBPS; speex:nbQ or speex:wbQ; amr:nbKBPS or amr:wbKBPS; encodec:KBPS, "
             "dac:N, mimi:N, snac, xcodec:KBPS with ?model=DIR or ?model=HUB_ID.",
             show_default=False,
@@ -65,6 +67,9 @@ def evaluate(
     output: Output,
     metrics: Metrics = None,
     where: Where = None,
+    save_audio: Annotated[
+        bool, typer.Option("--save-audio", help="Keep what was decoded, as FLAC files in DIR/audio; a report plays it.")
+    ] = False,
     jobs: Jobs = 1,
     device: options.Device = "cpu",
 ) -> None:
@@ -75,16 +80,25 @@ def evaluate(
     from .. import metrics as registry
     from ..evaluation.data import read_data
     from ..evaluation.rendering import markdown_table
-    from ..evaluation.report import run_section
+    from ..evaluation.report import run_block
     from ..evaluation.runner import evaluate as run
 
-    names = metrics.split(",") if metrics else registry.standard()
+    names = registry.choose(metrics)
     utterances = read_data(data, where or ())
     with _progress("evaluate") as progress:
         source = " ".join([Path(data).name, *(where or ())])
-        summary = run(systems, names, utterances, output, jobs=jobs, device=device, source=source, progress=progress)
-    for block in run_section(summary, source):
-        typer.echo(markdown_table(block))
+        summary = run(
+            systems,
+            names,
+            utterances,
+            output,
+            jobs=jobs,
+            device=device,
+            source=source,
+            save_audio=save_audio,
+            progress=progress,
+        )
+    typer.echo(markdown_table(run_block(summary)))
     typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
     for name, system in summary.systems.items():
         if system.failures:
@@ -98,11 +112,16 @@ def evaluate(
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of `evaluate`.", show_default=False)],
     output: Output,
+    title: Annotated[str | None, typer.Option(help="Headline. Default: what was compared.", show_default=False)] = None,
+    examples: Annotated[
+        int, typer.Option(help="Utterances of each run to hear, where its audio was saved.", min=0, max=50)
+    ] = 4,
+    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's main table and curves.")] = False,
 ) -> None:
-    """Tables and the rate-distortion figure of finished runs, the paper's rows beside them: Markdown, LaTeX, HTML."""
+    """Finished runs as a page to read and hear, and as Markdown and LaTeX: tables, rate-distortion figures, players."""
     from ..evaluation.report import make_report
 
-    for path in make_report(runs, output):
+    for path in make_report(runs, output, title=title, examples=examples, paper=paper):
         typer.echo(path)
 
 

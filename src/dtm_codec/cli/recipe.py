@@ -96,7 +96,7 @@ def run(
     wanted = [recipes.load(n) for name in names for n in (recipes.ORDER if name == "all" else (name,))]
     settings = Settings(
         models=Models(models, family, given),
-        metrics=metrics.split(",") if metrics else registry.standard(),
+        metrics=registry.choose(metrics),
         out=output,
         data=data,
         calibrate=calibrate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +14,12 @@ from ..optional import import_optional
 from . import options
 
 if TYPE_CHECKING:
+    from ..preferences import PairResult
     from ..ratings import RatingResults
     from ..web.demo import Demo
     from ..web.listening.prepared import RoundTrip
 
-listening = typer.Typer(help="A MUSHRA-style listening test: prepare it, evaluate it, export it.", no_args_is_help=True)
+listening = typer.Typer(help="Listening tests (MUSHRA, A/B, A/B/X): prepare, evaluate, export.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared test, made by 'dtm-codec listening new'.")]
 
@@ -111,7 +112,8 @@ def new(
 
     test = prepare(load_definition(config), output, partial(_system, device=device), progress)
     count = len(test.utterances)
-    typer.echo(f"{output}: {count} trials of {len(test.systems)} stimuli, {test.trials_per_listener} a listener")
+    kind = f"{len(test.pairs)} pairs" if test.pairs else f"{len(test.systems)} stimuli"
+    typer.echo(f"{output}: {count} trials of {kind}, {test.trials_per_listener} a listener")
     typer.echo(f"Serve it: dtm-codec serve --listening {output}")
 
 
@@ -140,7 +142,8 @@ def results(
         bool, typer.Option(help="Leave out listeners who miss the hidden reference (BS.1534).")
     ] = True,
 ) -> None:
-    """Print the table: mean and 95 % interval of every system, and pairwise tests."""
+    """Print the table: mean and 95 % interval of every system and pairwise tests, or the share of every pair."""
+    from .. import preferences
     from ..files import write_atomically
     from ..ratings import analyse, ratings_csv
     from ..web.listening import report
@@ -152,7 +155,18 @@ def results(
     test = load_test(folder)
     if not (folder / RATINGS_FILE).is_file():
         raise ConfigError(f"{folder} has no ratings yet")
-    ratings = Store(folder / RATINGS_FILE).ratings()
+    store = Store(folder / RATINGS_FILE)
+    if test.pairs:
+        choices = store.choices()
+        discrimination = test.method == "abx"
+        compared = preferences.analyse(choices, test.pairs, discrimination=discrimination)
+        _print_preferences(compared, test.title, discrimination)
+        if csv is not None:
+            write_atomically(csv, preferences.choices_csv(choices).encode())
+        if plot is not None:
+            report.plot_preferences(compared, plot, test.title, discrimination=discrimination)
+        return
+    ratings = store.ratings()
     found = analyse(ratings, test.systems, screening=screening)
     if found.all_excluded:
         count = len(found.excluded)
@@ -165,6 +179,27 @@ def results(
         write_atomically(csv, ratings_csv(counted).encode())
     if plot is not None:
         report.plot(found, plot, test.title)
+
+
+def _print_preferences(compared: Sequence[PairResult], title: str, discrimination: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("systems")
+    count = "told right" if discrimination else "preferred"
+    for column in (count, "share", "95 %, exact", "p (Holm)", *([] if discrimination else ["no preference"])):
+        table.add_column(column, justify="right", no_wrap=column != "no preference")
+    for result in compared:
+        share = result.share
+        figures = ["-"] * 3
+        if share.share is not None and share.low is not None and share.high is not None and share.p is not None:
+            figures = [f"{share.share:.0%}", f"{share.low:.1%} ... {share.high:.1%}", f"{share.p:.4f}"]
+        ties = [] if discrimination else [str(result.ties)]
+        names = escape(f"{result.first} {'/' if discrimination else 'over'} {result.second}")
+        table.add_row(names, f"{share.count} of {share.of}", *figures, *ties)
+    Console().print(table)
 
 
 def _print(found: RatingResults, title: str) -> None:

@@ -39,7 +39,7 @@ DEFAULT_SYSTEMS = (
 class Timing:
     title: str
     parameters: int | None
-    bps: float
+    bps: float | None
     encode_rtf: float
     """CPU seconds per second of speech, median over rounds."""
     decode_rtf: float
@@ -84,7 +84,7 @@ def bench(
     clocks = [SelectorClock(s.codec.network.selector) if isinstance(s, DTM) else None for s in built]
     times = np.zeros((rounds, len(built), 2))
     shares = np.zeros((rounds, len(built)))
-    bps = [0.0] * len(built)
+    bps: list[float | None] = [None] * len(built)
     try:
         for number in range(-1, rounds):  # the first is the warm-up
             for index, (system, clock) in enumerate(zip(built, clocks, strict=True)):
@@ -99,7 +99,7 @@ def bench(
                 if number >= 0:
                     times[number, index] = middle - start - calibrating, end - middle
                     shares[number, index] = 100 * choosing / (middle - start - calibrating)
-                bps[index] = coded.bits.total / coded.duration_s
+                bps[index] = coded.bits.total / coded.duration_s if coded.bits else None
                 step()
     finally:
         torch.set_num_threads(threads)
@@ -166,7 +166,7 @@ def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
         return (
             Cell(timing.title),
             Cell(f"{timing.parameters / 1e6:.1f} M" if timing.parameters else "–"),
-            Cell(f"{timing.bps:.0f}"),
+            Cell() if timing.bps is None else Cell(f"{timing.bps:.0f}"),
             *(Cell(f"{value:.4f}", value=value) for value in (timing.encode_rtf, timing.decode_rtf)),
             *(Cell(f"{value:.2f} ×") for value in (timing.encode_ratio, timing.decode_ratio)),
             Cell("–" if timing.selector_share is None else f"{timing.selector_share:.2f}"),

@@ -1,7 +1,9 @@
-"""The rate-distortion figure (paper Figure 2): one panel per metric and judge, total bits a second across."""
+"""The rate-distortion figure (paper Figure 2): a picture for each metric and judge, total bits a second across."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -9,8 +11,8 @@ from typing import Any
 
 from ..files import atomic_path
 from ..optional import import_optional
-from . import paper
-from .rendering import Figure
+from .document import Figure, Panel
+from .paper import curves as paper_curves
 from .summary import MetricInfo, Summary
 
 _OURS = {"DTM-Codec VFR": ("#0b5fa5", "o"), "DTM-Codec FFR": ("#d1495b", "s")}
@@ -24,8 +26,13 @@ Points = dict[str, list[tuple[float, float, float, float]]]
 """Series -> (bps, mean, low, high)"""
 
 
-def rate_distortion(summaries: Sequence[Summary], folder: Path, stem: str = "rate_distortion") -> Figure | None:
-    """Draw all systems that have a rate; None if no system has one."""
+def rate_distortion(
+    summaries: Sequence[Summary], folder: Path, stem: str = "rate_distortion", *, paper: bool = False
+) -> Figure | None:
+    """Draw all systems that have a rate, one picture for each metric; None if no system has one.
+
+    paper: add the paper's curves where the metric is a formula.
+    """
     panels: dict[tuple[str, str], tuple[MetricInfo, Points]] = {}
     for summary in summaries:
         for system in summary.systems.values():
@@ -38,62 +45,87 @@ def rate_distortion(summaries: Sequence[Summary], folder: Path, stem: str = "rat
                 points.setdefault(system.series, []).append(entry)
     if not panels:
         return None
-    matplotlib = import_optional("matplotlib")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     names = sorted({series for _, points in panels.values() for series in points}, key=lambda s: (s not in _OURS, s))
     others = zip(cycle(_OTHERS), cycle(_MARKERS), strict=False)
     styles = {name: _OURS.get(name) or next(others) for name in names}
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    drawing, grid = pyplot.subplots(rows, columns, figsize=(4.6 * columns, 3.4 * rows + 1.1), squeeze=False)
-    for axes, (info, points) in zip(grid.flat, panels.values(), strict=False):
-        _panel(axes, info, points, styles)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
-    handles = {
-        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    drawing.legend(handles.values(), handles.keys(), loc="lower center", ncols=min(4, len(handles)), frameon=False)
-    drawing.tight_layout(rect=(0, 0.045 + 0.035 * -(-len(handles) // 4) * 3 / (rows + 2), 1, 1))
-    for suffix in (".png", ".pdf"):
-        with atomic_path(folder / f"{stem}{suffix}") as temporary:
-            drawing.savefig(temporary, dpi=160)
-    pyplot.close(drawing)
+    drawn: list[Panel] = []
+    for (name, _), (info, points) in panels.items():
+        label = re.sub(r"[^a-z0-9]+", "-", name.lower())
+        again = sum(panel.stem.startswith(f"{stem}-{label}") for panel in drawn)  # the same metric by another judge
+        file = f"{stem}-{label}" + (f"-{again + 1}" if again else "")
+        _draw(info, points, styles, folder / file, paper)
+        drawn.append(Panel(file, f"{info.label} over total bits a second"))
     caption = "Quality over total bits a second; bars are 95 % intervals over utterances."
-    if any(info.label in _SAME_JUDGE_AS_PAPER for info, _ in panels.values()):
+    if paper and any(info.label in _SAME_JUDGE_AS_PAPER for info, _ in panels.values()):
         caption += " Dashed: the paper's models on its test set, where the metric is a formula and not a learned judge."
-    return Figure(stem, caption)
+    return Figure(tuple(drawn), caption)
 
 
-def _panel(axes: Any, info: MetricInfo, points: Points, styles: dict[str, tuple[str, str]]) -> None:
+def _draw(info: MetricInfo, points: Points, styles: dict[str, tuple[str, str]], path: Path, with_paper: bool) -> None:
+    import_optional("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    drawing, axes = pyplot.subplots(figsize=(4.6, 3.9), layout="constrained")
+    _panel(axes, info, points, styles, with_paper)
+    handles, labels = axes.get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    with pyplot.rc_context({"svg.hashsalt": path.name}):
+        for suffix, metadata in ((".svg", {"Date": None}), (".pdf", {"CreationDate": None})):  # alike when repeated
+            with atomic_path(path.with_name(path.name + suffix)) as temporary:
+                drawing.savefig(temporary, metadata=metadata)
+    pyplot.close(drawing)
+
+
+def _panel(axes: Any, info: MetricInfo, points: Points, styles: dict[str, tuple[str, str]], with_paper: bool) -> None:
+    rates: list[float] = []
     for series, values in points.items():
         color, marker = styles[series]
         bps, mean, low, high = zip(*sorted(values), strict=True)
+        rates += bps
         errors = ([m - a for m, a in zip(mean, low, strict=True)], [b - m for m, b in zip(mean, high, strict=True)])
         axes.errorbar(
             bps, mean, errors, color=color, marker=marker, markersize=5, capsize=2, linewidth=1.4, label=series
         )
-    if info.label in _SAME_JUDGE_AS_PAPER:
+    if with_paper and info.label in _SAME_JUDGE_AS_PAPER:
         for series, (color, marker) in _OURS.items():
-            curve = paper.curves(info.label)[series]
+            curve = paper_curves(info.label)[series]
+            rates += [bps for bps, _ in curve]
             label = f"{series.removeprefix('DTM-Codec ')} of the paper"
-            axes.plot(
-                *zip(*curve, strict=True),
-                color=color,
-                marker=marker,
-                markersize=4,
-                linestyle="--",
-                alpha=0.55,
-                label=label,
-            )
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    ticks = [t for t in (250, 400, 640, 800, 1280, 2000, 3200, 6000, 12000, 24000) if low <= t <= high]
-    axes.set_xticks(ticks, [f"{t / 1000:g}k" if t >= 1000 else str(t) for t in ticks], fontsize=8)
+            look = {"color": color, "marker": marker, "markersize": 4, "linestyle": "--", "alpha": 0.55}
+            axes.plot(*zip(*curve, strict=True), label=label, **look)
+    low_rate, high_rate, logarithmic = rate_axis(rates)
+    axes.set_xscale("log" if logarithmic else "linear")
+    axes.set_xlim(low_rate, high_rate)
+    ticks = rate_ticks(low_rate, high_rate, logarithmic)
+    axes.set_xticks(ticks, [f"{t / 1000:g}k" if t >= 1000 else f"{t:g}" for t in ticks], fontsize=8)
     axes.minorticks_off()
+    axes.margins(y=0.12)
+    axes.tick_params(labelsize=8)
     axes.grid(alpha=0.25)
     arrow = "↑" if info.higher_is_better else "↓"
-    axes.set_title(f"{info.label} {arrow}" + (f" ({info.unit})" if info.unit else ""), fontsize=11)
-    axes.set_xlabel(f"total bits a second\njudge: {info.judge.split(',')[0][:60]}", fontsize=8)
+    axes.set_title(f"{info.label} {arrow}" + (f" ({info.unit})" if info.unit else ""), fontsize=11, parse_math=False)
+    judge = info.judge.split(",")[0][:60]
+    axes.set_xlabel(f"total bits a second\njudge: {judge}", fontsize=8, parse_math=False)
+
+
+def rate_axis(rates: Sequence[float]) -> tuple[float, float, bool]:
+    """Lowest and highest rate of an axis that fits its points with some air, and whether it is logarithmic."""
+    low, high = min(rates), max(rates)
+    if high > 3 * low > 0:
+        air = (high / low) ** 0.08
+        return low / air, high * air, True
+    air = 0.08 * (high - low) or 0.2 * high
+    return low - air, high + air, False
+
+
+def rate_ticks(low: float, high: float, logarithmic: bool) -> list[float]:
+    """Two to seven round rates within the axis."""
+    if not logarithmic:
+        step = next(s * 10.0**e for e in range(-2, 7) for s in (1, 2, 2.5, 5) if (high - low) / (s * 10.0**e) <= 6)
+        return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    rounds = ((1, 1.5, 2, 3, 4, 6, 8), (1, 2, 5), (1, 3), (1,))
+    for digits in rounds:
+        ticks = [d * 10.0**e for e in range(8) for d in digits if low <= d * 10.0**e <= high]
+        if len(ticks) <= 7:
+            return ticks
+    return ticks

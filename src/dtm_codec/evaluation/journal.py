@@ -39,9 +39,10 @@ class JudgedUtterance:
     utterance: str
     """Key of the utterance."""
     seconds: float = 0.0
-    content_bits: int = 0
-    position_bits: int = 0
-    written_bits: int = 0
+    content_bits: int | None = 0
+    position_bits: int | None = 0
+    written_bits: int | None = 0
+    """None where nobody knows what was transmitted."""
     error: str | None = None
     """Why the system failed on it; the next run tries again."""
     scores: dict[str, Score | None] = field(default_factory=dict)

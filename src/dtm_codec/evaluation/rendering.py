@@ -1,50 +1,22 @@
-"""A report as Markdown, LaTeX and one self-contained HTML page."""
+"""A report as Markdown, as LaTeX and as a page; only the page can be heard."""
 
 from __future__ import annotations
 
-import base64
-import html
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from ..files import write_atomically
-from .tables import Block, Cell, Column, Group
+from .document import Figure, Report, notes
+from .page import page
+from .tables import Block, Cell, Group
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A picture beside the report, as PNG and PDF."""
-
-    stem: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    text: str
-    items: tuple[Block | Figure, ...]
-
-
-@dataclass(frozen=True)
-class Report:
-    title: str
-    text: str
-    sections: tuple[Section, ...]
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write `report.md`, `report.tex` and `report.html`; figures are there already."""
-        pages = {"report.md": markdown(self), "report.tex": latex(self), "report.html": page(self, folder)}
-        for name, text in pages.items():
-            write_atomically(folder / name, text.encode())
-        return [folder / name for name in pages]
-
-
-Item = TypeVar("Item")
-
-REFERENCE_NOTE = "Reference rows from the paper: its judges, its test set, its models. Not measured here."
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write `report.md`, `report.tex` and `report.html`; figures are there already."""
+    pages = {"report.md": markdown(report), "report.tex": latex(report), "report.html": page(report, folder)}
+    for name, text in pages.items():
+        write_atomically(folder / name, text.encode())
+    return [folder / name for name in pages]
 
 
 def _headings(block: Block) -> list[str]:
@@ -54,8 +26,7 @@ def _headings(block: Block) -> list[str]:
 
 def _notes(block: Block) -> list[str]:
     judges = "; ".join(f"[{number}] {judge}" for number, judge in enumerate(block.judges, 1))
-    own = [REFERENCE_NOTE] if block.reference else []
-    return [*own, *([f"Judges: {judges}."] if judges else []), *block.notes]
+    return [*([f"Judges: {judges}."] if judges else []), *notes(block)]
 
 
 # Markdown
@@ -67,8 +38,9 @@ def markdown(report: Report) -> str:
         parts += [f"## {section.title}", section.text]
         for item in section.items:
             if isinstance(item, Figure):
-                parts.append(f"![{item.caption}]({item.stem}.png)\n\n*{item.caption}* ([PDF]({item.stem}.pdf))")
-            else:
+                parts += [f"![{panel.title}]({panel.stem}.svg)" for panel in item.panels]
+                parts.append(f"*{item.caption}*")
+            elif isinstance(item, Block):
                 parts.append(markdown_table(item))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -137,9 +109,9 @@ def latex(report: Report) -> str:
         parts += [rf"\subsection*{{{_escape(section.title)}}}", _escape(section.text)]
         for item in section.items:
             if isinstance(item, Figure):
-                picture = rf"\includegraphics[width=\textwidth]{{{item.stem}.pdf}}"
-                parts.append(_float("figure", picture, item.caption))
-            else:
+                pictures = [rf"\includegraphics[width=.48\textwidth]{{{panel.stem}.pdf}}" for panel in item.panels]
+                parts.append(_float("figure", "\n".join(pictures), item.caption))
+            elif isinstance(item, Block):
                 parts.append(latex_table(item))
     return "\n\n".join(part for part in [*parts, r"\end{document}"] if part) + "\n"
 
@@ -178,75 +150,3 @@ def latex_table(block: Block) -> str:
     ]
     body = "\\resizebox{\\textwidth}{!}{%\n" + "\n".join(table) + "\n}"
     return _float("table", body, caption)
-
-
-# HTML
-
-_STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-
-
-def page(report: Report, folder: Path) -> str:
-    """One file: style and pictures are inside it."""
-    contents = "".join(
-        f'<li><a href="#s{number}">{html.escape(section.title)}</a></li>'
-        for number, section in enumerate(report.sections, 1)
-    )
-    body = []
-    for number, section in enumerate(report.sections, 1):
-        items = [_html_figure(item, folder) if isinstance(item, Figure) else html_table(item) for item in section.items]
-        text = f"<p>{html.escape(section.text)}</p>" if section.text else ""
-        body.append(f'<section id="s{number}"><h2>{html.escape(section.title)}</h2>{text}{"".join(items)}</section>')
-    title = html.escape(report.title)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><main><h1>{title}</h1>"
-        f"<p>{html.escape(report.text)}</p><nav><ol>{contents}</ol></nav>{''.join(body)}</main></body></html>\n"
-    )
-
-
-def _html_figure(figure: Figure, folder: Path) -> str:
-    data = base64.b64encode((folder / f"{figure.stem}.png").read_bytes()).decode()
-    caption = html.escape(figure.caption)
-    return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
-    )
-
-
-def html_table(block: Block) -> str:
-    """One table in a frame that scrolls sideways where the window is too narrow."""
-    numbers = {judge: number for number, judge in enumerate(block.judges, 1)}
-
-    def heading(column: Column) -> str:
-        number = f"<sup>{numbers[column.judge]}</sup>" if column.judge else ""
-        return f"<th>{html.escape(column.title)}{number}</th>"
-
-    def cell(entry: Cell) -> str:
-        text = html.escape(entry.text)
-        detail = f"<small>{html.escape(entry.detail)}</small>" if entry.detail else ""
-        return f"<td{f' class={entry.mark}' if entry.mark else ''}><span>{text}</span>{detail}</td>"
-
-    def rows(group: Group) -> str:
-        span = len(block.columns)
-        title = f'<tr class="group"><th colspan="{span}">{html.escape(group.title)}</th></tr>' if group.title else ""
-        return f"<tbody>{title}{_joined(group.rows, lambda row: f'<tr>{_joined(row, cell)}</tr>')}</tbody>"
-
-    notes = _joined(
-        [f"<sup>{number}</sup> {html.escape(judge)}" for judge, number in numbers.items()]
-        + [html.escape(note) for note in ([REFERENCE_NOTE] if block.reference else []) + list(block.notes)],
-        lambda note: f"<li>{note}</li>",
-    )
-    kind = "reference" if block.reference else "measured"
-    table = (
-        f'<div class="frame"><table><thead><tr>{_joined(block.columns, heading)}</tr></thead>'
-        f"{_joined(block.groups, rows)}</table></div>"
-    )
-    return (
-        f'<div class="table {kind}"><h3>{html.escape(block.title)}</h3>{table if block.groups else ""}'
-        + (f"<ul>{notes}</ul>" if notes else "")
-        + "</div>"
-    )
-
-
-def _joined(items: Sequence[Item], render: Callable[[Item], str]) -> str:
-    return "".join(map(render, items))

@@ -6,38 +6,87 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import figures
+from .document import Report, Section
+from .examples import examples as choose_examples
 from .paper import reference_block
-from .rendering import Report, Section
-from .summary import Summary
+from .rendering import write
+from .summary import Summary, SystemSummary
 from .tables import Block, Entry, systems_block
 
+NOT_CODED = ("Reference", "Low-pass anchor")
+"""Series that stand beside codecs; they are not marked as best."""
 
-def run_section(summary: Summary, title: str) -> tuple[Block, ...]:
-    entries = [
-        Entry((system.title,), system, missing=_failures(system.failures)) for system in summary.systems.values()
-    ]
-    entries.sort(key=lambda entry: -(entry.system.bps.total if entry.system and entry.system.bps else 0.0))
-    return (systems_block(title, ("System",), [(None, entries)], [summary], marks=False),)
+MOST_NAMED = 4
+"""Systems that a headline names before it counts them."""
 
 
-def _failures(failures: dict[str, str]) -> str:
-    if not failures:
-        return ""
-    return f"failed on {len(failures)} utterances, first: {next(iter(failures.values()))}"
+def compared(summary: Summary) -> str:
+    """What a run compares, as a headline."""
+    titles = [system.title for system in summary.systems.values() if system.series not in NOT_CODED]
+    titles = titles or [system.title for system in summary.systems.values()]
+    if len(titles) > MOST_NAMED:
+        return f"{len(titles)} codecs: {' · '.join(titles[: MOST_NAMED - 1])} and others"
+    return " · ".join(titles)
 
 
-def make_report(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Tables of all runs, their rate-distortion figure, and the paper's main table beside them; returns the files."""
+def run_block(summary: Summary) -> Block:
+    """All systems of a run, highest rate first, the best of the codecs marked."""
+    groups: dict[str | None, list[Entry]] = {None: [], "Not coded": []}
+    for system in summary.systems.values():
+        entry = Entry((system.title,), system, missing="; ".join(_oddities(system)))
+        groups["Not coded" if system.series in NOT_CODED else None].append(entry)
+    for entries in groups.values():
+        entries.sort(key=lambda entry: -(entry.system.bps.total if entry.system and entry.system.bps else 0.0))
+    seconds = max((system.seconds for system in summary.systems.values()), default=0.0)
+    title = f"{summary.utterances} utterances, {seconds:.0f} s of speech"
+    return systems_block(title, ("System",), [(name, rows) for name, rows in groups.items() if rows], [summary])
+
+
+def _oddities(system: SystemSummary) -> list[str]:
+    found = list(system.remarks)
+    if system.failures and not system.remarks:  # a remark has said which files are missing
+        found.append(f"failed on {len(system.failures)} utterances, first: {next(iter(system.failures.values()))}")
+    if system.bps is None and system.utterances:
+        found.append("its rate is not known; give bps=N, or {bits} in a command")
+    return found
+
+
+def make_report(
+    folders: Sequence[Path], out: Path, *, title: str | None = None, examples: int = 4, paper: bool = False
+) -> list[Path]:
+    """Tables of all runs, utterances to hear, and their rate-distortion figure; returns the files.
+
+    examples: how many utterances of each run. paper: add the paper's main table and curves.
+    """
     summaries = [Summary.load(folder) for folder in folders]
     out.mkdir(parents=True, exist_ok=True)
     sections = []
     for folder, summary in zip(folders, summaries, strict=True):
-        where = summary.source or str(folder)
-        text = f"{summary.utterances} utterances of {where}. Means with 95 % bootstrap intervals over utterances."
-        sections.append(Section(folder.name, text, run_section(summary, where)))
-    figure = figures.rate_distortion(summaries, out)
+        sections.append(_scores(folder, summary, alone=len(folders) == 1))
+        sections += _listening(folder, summary, examples, alone=len(folders) == 1)
+    figure = figures.rate_distortion(summaries, out, paper=paper)
     if figure:
         sections.append(Section("Rate and distortion", "", (figure,)))
-    sections.append(Section("The paper's main table", "", (reference_block("main"),)))
-    text = "Bits are counted from what is transmitted; position is timing side information."
-    return Report("Evaluation of speech codecs", text, tuple(sections)).write(out)
+    if paper:
+        sections.append(Section("The paper's main table", "", (reference_block("main"),)))
+    headline = title or (compared(summaries[0]) if len(summaries) == 1 else "Evaluation of speech codecs")
+    text = (
+        "Bits are counted from what is transmitted; position is timing side information. The best value of a column "
+        "is on blue, the second best underlined. A click on a heading sorts."
+    )
+    return write(Report(headline, text, tuple(sections)), out)
+
+
+def _scores(folder: Path, summary: Summary, alone: bool) -> Section:
+    where = summary.source or str(folder)
+    text = f"{summary.utterances} utterances of {where}. Means with 95 % bootstrap intervals over utterances."
+    return Section("Scores" if alone else compared(summary), text, (run_block(summary),))
+
+
+def _listening(folder: Path, summary: Summary, count: int, alone: bool) -> list[Section]:
+    chosen = choose_examples(folder, summary, count)
+    if not chosen:
+        return []
+    by = f", by {next(iter(summary.metrics.values())).label}" if summary.metrics else ""
+    text = f"{len(chosen)} of {summary.utterances} utterances, from those that came out best to the worst{by}."
+    return [Section("Listen" if alone else f"Listen: {compared(summary)}", text, chosen)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from ..speech.utterance import Utterance
 from ..workers import run_in_processes
 from . import systems
 from .journal import Journal, JudgedUtterance
+from .saved_audio import SavedAudio, save
 from .summary import Summary, summarise
 from .systems import System
 
@@ -37,6 +38,9 @@ class _Task:
     utterance: Utterance
     key: str
     metrics: tuple[str, ...]
+    decoded_path: Path | None = None
+    reference_path: Path | None = None
+    """Where to keep the audio, if it is to be kept."""
 
 
 def evaluate(
@@ -48,11 +52,15 @@ def evaluate(
     jobs: int = 1,
     device: str = "cpu",
     source: str = "",
+    save_audio: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
-    """Run what is missing and write `utterances.parquet` and `summary.json` into `out`."""
+    """Run what is missing and write `utterances.parquet` and `summary.json` into `out`.
+
+    save_audio: keep what was decoded, and the references, in `out/audio`.
+    """
     with folder_in_use(out):
-        return _evaluate(system_names, metric_names, utterances, out, jobs, device, source, progress)
+        return _evaluate(system_names, metric_names, utterances, out, jobs, device, source, save_audio, progress)
 
 
 def _evaluate(
@@ -63,21 +71,27 @@ def _evaluate(
     jobs: int,
     device: str,
     source: str,
+    save_audio: bool,
     progress: Progress | None,
 ) -> Summary:
     judged = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
     judges = metrics.build_all(metric_names)
+    remarks = {system.name: system.expect([u.id for u in utterances]) for system in judged}
     journal = Journal(out / JOURNAL, {s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
     keys = {u.key: u for u in utterances}
-    tasks = [
-        _Task(number, system.name, utterance, key, missing)
-        for key, utterance in keys.items()
-        for number, system in enumerate(judged)
-        if (missing := tuple(journal.missing(system.name, key)))
-    ]
+    saved = SavedAudio(out, judged, keys)
+    tasks = []
+    for key, utterance in keys.items():
+        for number, system in enumerate(judged):
+            missing = tuple(journal.missing(system.name, key))
+            if (system.name, key) not in journal.results:
+                saved.forget(system.name, key)
+            paths = (saved.decoded(system.name, key), saved.reference(key)) if save_audio else ()
+            if missing or not all(path.exists() for path in paths):
+                tasks.append(_Task(number, system.name, utterance, key, missing, *paths))
     total = len(keys) * len(judged)
     done = total - len(tasks)
-    with closing(journal), closing(_run(tasks, judged, judges, jobs, device)) as results:
+    with closing(journal), closing(_run(tasks, judged, judges, jobs, device, keys)) as results:
         if progress:
             progress(done, total)
         for result in results:
@@ -85,11 +99,16 @@ def _evaluate(
             done += 1
             if progress:
                 progress(done, total)
-    return summarise(journal.results, judged, judges, keys, out, source)
+    return summarise(journal.results, judged, judges, keys, out, source, saved, remarks)
 
 
 def _run(
-    tasks: list[_Task], judged: list[System], judges: list[Metric], jobs: int, device: str
+    tasks: list[_Task],
+    judged: list[System],
+    judges: list[Metric],
+    jobs: int,
+    device: str,
+    utterances: Mapping[str, Utterance],
 ) -> Generator[JudgedUtterance, None, None]:
     if not tasks:
         return
@@ -97,7 +116,8 @@ def _run(
         worker = _Worker(judged, judges)
         yield from map(worker, tasks)
         return
-    start = partial(_start_worker, [s.settled_name for s in judged], device, [m.spec.text for m in judges])
+    ids = [utterance.id for utterance in utterances.values()]
+    start = partial(_start_worker, [s.settled_name for s in judged], device, [m.spec.text for m in judges], ids)
     yield from run_in_processes(start, tasks, jobs)
 
 
@@ -116,14 +136,18 @@ class _Worker:
         result = JudgedUtterance(task.name, task.key)
         try:
             reference = self._audio(task)
-            coded = system.encode(reference)
-            decoded = system.decode(coded)
+            coded, decoded = system.round_trip(reference, task.utterance.id)
+            if task.decoded_path and task.reference_path:
+                save(task.decoded_path, decoded)
+                if not task.reference_path.exists():
+                    save(task.reference_path, reference)
         except DTMCodecError as error:
             result.error = str(error)
             return result
         assert decoded.shape == reference.shape, f"{task.name}: {decoded.shape} samples for {reference.shape}"
         result.seconds = coded.duration_s
-        result.content_bits, result.position_bits = coded.bits.content, coded.bits.position
+        bits = coded.bits
+        result.content_bits, result.position_bits = (bits.content, bits.position) if bits else (None, None)
         result.written_bits = coded.written
         sample = Sample(decoded, reference, task.utterance.text, task.utterance.language)
         for name in task.metrics:
@@ -140,5 +164,10 @@ class _Worker:
         return self._last[1]
 
 
-def _start_worker(system_names: Sequence[str], device: str, metric_names: Sequence[str]) -> _Worker:
-    return _Worker([systems.build(name, device) for name in system_names], metrics.build_all(metric_names))
+def _start_worker(
+    system_names: Sequence[str], device: str, metric_names: Sequence[str], utterances: Sequence[str]
+) -> _Worker:
+    judged = [systems.build(name, device) for name in system_names]
+    for system in judged:
+        system.expect(utterances)
+    return _Worker(judged, metrics.build_all(metric_names))

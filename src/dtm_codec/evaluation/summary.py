@@ -18,6 +18,7 @@ from ..metrics import Metric
 from ..optional import import_optional
 from ..speech.utterance import Utterance
 from .journal import JudgedUtterance
+from .saved_audio import SavedAudio
 from .systems import System
 
 SUMMARY, UTTERANCES = "summary.json", "utterances.parquet"
@@ -63,8 +64,10 @@ class SystemSummary:
     failures: dict[str, str]
     """Utterance -> why the system failed on it."""
     bps: Bps | None
-    """None if it failed on all."""
+    """None if it failed on all, or if nobody knows what was transmitted."""
     metrics: dict[str, JudgedEstimate]
+    remarks: tuple[str, ...] = ()
+    """What was odd: files that are missing or too many."""
 
 
 @dataclass(frozen=True)
@@ -94,22 +97,33 @@ def summarise(
     utterances: Mapping[str, Utterance],
     out: Path,
     source: str,
+    saved: SavedAudio,
+    remarks: Mapping[str, Sequence[str]],
 ) -> Summary:
-    """Write both files from the results of these systems on these utterances."""
+    """Write both files from the results of these systems on these utterances. remarks: by name of the system."""
     chosen = [results[system.name, key] for system in systems for key in utterances if (system.name, key) in results]
-    _write_utterances(chosen, metrics, utterances, out / UTTERANCES)
+    _write_utterances(chosen, metrics, utterances, out / UTTERANCES, saved)
     summary = Summary(
         source,
         len(utterances),
         {m.name: MetricInfo(m.label, m.unit, m.higher_is_better, m.decimals, m.judge) for m in metrics},
-        {s.name: _summary_of(s, [r for r in chosen if r.system == s.name], metrics, utterances) for s in systems},
+        {
+            s.name: _summary_of(
+                s, [r for r in chosen if r.system == s.name], metrics, utterances, tuple(remarks.get(s.name, ()))
+            )
+            for s in systems
+        },
     )
     summary.save(out)
     return summary
 
 
 def _summary_of(
-    system: System, results: list[JudgedUtterance], metrics: Sequence[Metric], utterances: Mapping[str, Utterance]
+    system: System,
+    results: list[JudgedUtterance],
+    metrics: Sequence[Metric],
+    utterances: Mapping[str, Utterance],
+    remarks: tuple[str, ...],
 ) -> SystemSummary:
     good = [result for result in results if result.error is None]
     seconds = sum(result.seconds for result in good)
@@ -119,10 +133,12 @@ def _summary_of(
         if scores:
             estimate = weighted_mean([s.value for s in scores], [s.weight for s in scores])
             estimates[metric.name] = JudgedEstimate(**vars(estimate), judge=metric.judge)
+    bits = [(r.content_bits, r.position_bits, r.written_bits) for r in good]
+    known = [(c, p, w) for c, p, w in bits if c is not None and p is not None and w is not None]
     bps = None
-    if good:
-        content, position = sum(r.content_bits for r in good) / seconds, sum(r.position_bits for r in good) / seconds
-        bps = Bps(content, position, content + position, sum(r.written_bits for r in good) / seconds)
+    if good and len(known) == len(good):
+        content, position, written = (sum(column) / seconds for column in zip(*known, strict=True))
+        bps = Bps(content, position, content + position, written)
     return SystemSummary(
         system.title,
         system.series,
@@ -133,11 +149,16 @@ def _summary_of(
         {utterances[result.utterance].id: result.error for result in results if result.error is not None},
         bps,
         estimates,
+        remarks,
     )
 
 
 def _write_utterances(
-    results: list[JudgedUtterance], metrics: Sequence[Metric], utterances: Mapping[str, Utterance], path: Path
+    results: list[JudgedUtterance],
+    metrics: Sequence[Metric],
+    utterances: Mapping[str, Utterance],
+    path: Path,
+    saved: SavedAudio,
 ) -> None:
     arrow, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     rows: list[dict[str, Any]] = []
@@ -152,9 +173,11 @@ def _write_utterances(
             "seconds": result.seconds,
             "content_bits": result.content_bits,
             "position_bits": result.position_bits,
-            "total_bits": result.content_bits + result.position_bits,
+            "total_bits": None if result.content_bits is None else result.content_bits + (result.position_bits or 0),
             "written_bits": result.written_bits,
             "error": result.error,
+            "audio": _relative(saved.decoded(result.system, result.utterance), path.parent),
+            "reference_audio": _relative(saved.reference(result.utterance), path.parent),
         }
         for metric in metrics:
             score = result.scores.get(metric.name)
@@ -172,3 +195,8 @@ def _write_utterances(
     )
     with atomic_path(path) as temporary:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), temporary)
+
+
+def _relative(audio: Path, folder: Path) -> str | None:
+    """A file of the run, if it is there."""
+    return audio.relative_to(folder).as_posix() if audio.is_file() else None

@@ -108,7 +108,7 @@ BITS = ("Content", "Position", "Total bps", "Written")
 def bits_cells(bps: Bps | None) -> list[Cell]:
     """Content, position, total and written bits a second."""
     values = (bps.content, bps.position, bps.total, bps.written) if bps else (None,) * 4
-    return [Cell(DASH if v is None else f"{v:.0f}") for v in values]
+    return [Cell() if v is None else Cell(f"{v:.0f}", value=v) for v in values]
 
 
 def metric_columns(infos: Iterable[dict[str, MetricInfo]]) -> dict[tuple[str, str], Column]:

@@ -66,5 +66,24 @@ class STFTDistance(_SpectralDistance):
         return total
 
 
+class LogSpectralDistance(_SpectralDistance):
+    """Root mean square over frequency of the difference in dB, the mean over frames."""
+
+    label = "LSD"
+    unit = "dB"
+    decimals = 2
+
+    @property
+    def judge(self) -> str:
+        return "log-spectral distance of power, window 512, hop 128, mirrored ends (formula)"
+
+    def distance(self, decoded: Tensor, reference: Tensor) -> float:
+        logs = [
+            20 * spectrogram(audio, torch.hann_window(512)).clamp(min=LOG_FLOOR).log10()
+            for audio in (decoded, reference)
+        ]
+        return float((logs[0] - logs[1]).square().mean(-1).sqrt().mean())
+
+
 def _mean_difference(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().mean())

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from .. import browser
 from ..errors import DTMCodecError
 from .demo import CLIPS_PATH, Demo, demo_routes
 from .guard import LOOPBACK_NAMES, Guard
@@ -50,7 +51,7 @@ def _add_pages(app: FastAPI, demo: bool, listening: bool) -> None:
     """Pages and static files, read once: a request is looked up by name and never reaches the file system."""
     files = {
         entry.name: (entry.read_bytes(), mimetypes.guess_type(entry.name)[0] or "application/octet-stream")
-        for entry in resources.files(__package__).joinpath("static").iterdir()
+        for entry in (*resources.files(__package__).joinpath("static").iterdir(), *browser.scripts())
         if entry.is_file()
     }
     pages = {"/demo": "demo.html"} if demo else {}

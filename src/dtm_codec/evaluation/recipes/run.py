@@ -13,9 +13,10 @@ from ...speech.utterance import Utterance
 from .. import figures, systems
 from ..cache import ResultCache
 from ..data import read_data
+from ..document import Figure, Report, Section
 from ..models import Models
 from ..paper import reference_block
-from ..rendering import Figure, Report, Section
+from ..rendering import write
 from ..runner import Progress, evaluate
 from ..summary import Summary
 from ..tables import Block, Cell, Column, Entry, grouped, systems_block
@@ -88,7 +89,7 @@ class RecipeRunner:
             "Measured rows come from the models and test sets at hand; reference rows are the paper's, by its own "
             "judges on its own test set, and stand in tables of their own. Bits are counted from what is transmitted."
         )
-        return Report("DTM-Codec: the paper's results", text, sections).write(self.settings.out)
+        return write(Report("DTM-Codec: the paper's results", text, sections), self.settings.out)
 
     # Systems
 
@@ -226,7 +227,7 @@ class RecipeRunner:
         names = {c.system for row in recipe.rows if (c := self.choice(recipe, row)).system}
         shown = {name: system for name, system in summary.systems.items() if name in names}
         subset = Summary(summary.source, summary.utterances, summary.metrics, shown)
-        figure = figures.rate_distortion([subset], self.settings.out)
+        figure = figures.rate_distortion([subset], self.settings.out, paper=True)
         entries = [Entry((system.title,), system) for system in shown.values()]
         points = systems_block("Points of the figure", ("System",), [(None, entries)], [summary], marks=False)
         return (*((figure,) if figure else ()), points)

@@ -12,6 +12,8 @@ __all__ = ["Coded", "System", "build", "known"]
 
 _SYSTEMS = {
     "dtm": "ours:DTM",
+    "folder": "foreign:Folder",
+    "command": "foreign:Command",
     "identity": "plain:Identity",
     "lowpass": "plain:LowPass",
     "codec2": "programs:Codec2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,11 @@ class Coded:
     """What the system's decoder takes."""
     num_samples: int
     """Length of the utterance at 16 kHz."""
-    bits: Bits
-    """What is transmitted, timing side information apart; containers, file headers and padding not counted."""
-    written: int
+    bits: Bits | None
+    """What is transmitted, timing side information apart; containers, file headers and padding not counted.
+
+    None if nobody knows: of a folder of audio, for example."""
+    written: int | None
     """Bits of the payload as its format writes it: entropy coded, or padded to whole bytes."""
 
     @property
@@ -64,6 +67,15 @@ class System(ABC):
     def to(self, device: str) -> System:
         """The same system with its network on `device`. Programs and filters run on the CPU whatever is asked."""
         return self
+
+    def expect(self, utterances: Sequence[str]) -> list[str]:
+        """What is odd before anything is run, a line each. Raises if nothing can be had for these ids at all."""
+        return []
+
+    def round_trip(self, audio: Samples, utterance: str) -> tuple[Coded, Samples]:
+        """What is transmitted and what is heard. utterance: its id, for systems whose audio is there already."""
+        coded = self.encode(audio)
+        return coded, self.decode(coded)
 
     @abstractmethod
     def encode(self, audio: Samples) -> Coded:

@@ -1,1 +1,1 @@
-"""A MUSHRA-style listening test as in the paper's Section 4.2: prepared, taken in a browser, evaluated."""
+"""Listening tests, MUSHRA-style as in the paper's Section 4.2, A/B and A/B/X: prepared, taken on the web, evaluated."""

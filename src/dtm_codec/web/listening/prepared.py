@@ -12,12 +12,14 @@ from typing import Literal
 from ...errors import AudioError, ConfigError
 from ...files import write_atomically
 from ...ratings import ANCHOR, REFERENCE
+from ...specs import Spec
 from ...speech.anchor import low_pass
-from ...speech.audio import READ_SUFFIXES, Samples, audio_info, resample, write_audio
+from ...speech.audio import READ_SUFFIXES, Samples, audio_info, read_audio, resample, write_audio
 from ...speech.folders import read_set
+from ...speech.matching import match
 from ...speech.utterance import Utterance
 from ...validation import Validated, load
-from .definition import FOLDER, Definition
+from .definition import FOLDER, Definition, Method
 from .stimuli import MIN_SECONDS, aligned, matched
 
 TEST_FILE, AUDIO_FOLDER, RATINGS_FILE = "test.json", "audio", "ratings.sqlite"
@@ -41,8 +43,13 @@ class ListeningTest(Validated):
     training: str | None
     """Utterance of the training page."""
     systems: tuple[str, ...]
-    """Names for the results, hidden reference and anchor included."""
+    """Names for the results; hidden reference and, in a MUSHRA test, anchor included."""
     trials_per_listener: int
+    method: Method = "mushra"
+    pairs: tuple[tuple[str, ...], ...] = ()
+    """What is compared in `ab` and `abx`."""
+    no_preference: bool = False
+    completion_code: str | None = None
     format: Literal[1] = 1
 
     def audio_path(self, folder: Path, utterance: str, system: str) -> Path:
@@ -87,14 +94,20 @@ def prepare(
     references = _recordings(Path(definition.reference))
     runners = {name: _runner(source, systems, list(references)) for name, source in definition.systems.items()}
     training, utterances = _split(list(references), definition)
+    pairs = definition.compared()
+    pages = len(utterances) * (len(pairs) if pairs else 1)
     test = ListeningTest(
         title=definition.title,
         instructions=definition.instructions,
         seed=definition.seed,
         utterances=utterances,
         training=training,
-        systems=(REFERENCE, ANCHOR, *definition.systems),
-        trials_per_listener=min(definition.trials_per_listener or len(utterances), len(utterances)),
+        systems=(REFERENCE, *([] if pairs else [ANCHOR]), *definition.systems),
+        trials_per_listener=min(definition.trials_per_listener or pages, pages),
+        method=definition.method,
+        pairs=pairs,
+        no_preference=definition.no_preference,
+        completion_code=definition.completion_code,
     )
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as temporary:
@@ -116,7 +129,9 @@ def _stimuli(
     reference, rate = original.read(length=round(d.max_seconds * audio_info(original.audio).sample_rate))
     if reference.size < MIN_SECONDS * rate:
         raise AudioError(f"utterance {name!r}: {reference.size / rate:.2f} s; allowed: {MIN_SECONDS:g} s or more")
-    stimuli = {REFERENCE: reference, ANCHOR: low_pass(reference, rate, d.anchor_hz)}
+    stimuli = {REFERENCE: reference}
+    if d.method == "mushra":
+        stimuli[ANCHOR] = low_pass(reference, rate, d.anchor_hz)
     for system, run in runners.items():
         decoded, decoded_rate = run(name, reference, rate)
         stimuli[system] = aligned(reference, resample(decoded, decoded_rate, rate), rate)
@@ -130,12 +145,12 @@ def _runner(source: str, systems: Callable[[str], RoundTrip], utterances: list[s
     if not source.startswith(FOLDER):
         system = systems(source)
         return lambda _, audio, rate: system(audio, rate)
-    folder = Path(source.removeprefix(FOLDER))
-    recordings = _recordings(folder)
-    for utterance in utterances:
-        if utterance not in recordings:
-            raise AudioError(f"{folder} has no file for utterance {utterance!r}")
-    return lambda utterance, _, __: recordings[utterance].read()
+    spec = Spec.parse(source)
+    spec.allow_options(("name", "bps", "delay"))  # as in an evaluation; here names are given, and delays are found
+    found = match(Path(spec.argument or ""), utterances)
+    if found.missing:
+        raise AudioError(f"{found.folder} has no file for utterance {found.missing[0]!r}")
+    return lambda utterance, _, __: read_audio(found.files[utterance])
 
 
 def _recordings(source: Path) -> dict[str, Utterance]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 import hmac
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ... import preferences
+from ...preferences import Choice
 from ...ratings import analyse, ratings_csv
+from .choosing import ChoiceSession, make_choice_session
+from .definition import UNIQUE_CODES
 from .prepared import RATINGS_FILE, ListeningTest, load_test
 from .session import Page, Session, Stimulus, make_session
 from .stimuli import dithered
@@ -36,18 +41,73 @@ class RatingRequest(BaseModel):
     rating: Annotated[int, Field(ge=0, le=100)]
 
 
+class ChoiceRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    page: Annotated[str, Field(max_length=64)]
+    choice: Literal["a", "b", "none"]
+
+
 class RunningTest:
+    """A prepared test, and what its listeners have answered so far."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.test: ListeningTest = load_test(folder)
         self.store = Store(folder / RATINGS_FILE)
         self.session = functools.lru_cache(maxsize=256)(self._session)
+        """The ratings that a listener of a MUSHRA test is asked for."""
+        self.choice_session = functools.lru_cache(maxsize=256)(self._choice_session)
+        """The choices that a listener of an A/B or A/B/X test is asked for."""
 
     def _session(self, listener: int) -> Session:
         return make_session(self.test, self.store.secret, listener)
 
+    def _choice_session(self, listener: int) -> ChoiceSession:
+        return make_choice_session(self.test, self.store.secret, listener)
+
+    def stimulus(self, listener: Listener, name: str) -> Stimulus | None:
+        of = self.choice_session if self.test.pairs else self.session
+        return of(listener.number).stimuli.get(name)
+
     def state(self, listener: Listener) -> dict[str, Any]:
         """How far a listener has come: what a page needs after a reload."""
+        state = self._choice_state(listener) if self.test.pairs else self._rating_state(listener)
+        if state["trial"] is None:
+            state["code"] = self.completion_code(listener)
+        return state
+
+    def completion_code(self, listener: Listener) -> str | None:
+        code = self.test.completion_code
+        return self.store.code("completion", listener.number) if code == UNIQUE_CODES else code
+
+    def _choice_state(self, listener: Listener) -> dict[str, Any]:
+        session = self.choice_session(listener.number)
+        stored = {(c.trial, c.first, c.second) for c in self.store.choices(listener)}
+        pairs = [(page, session.comparisons[page.name]) for page in session.trials]
+        missing = [i for i, (_, c) in enumerate(pairs) if (c.utterance, *c.pair) not in stored]
+        return {
+            "listener": listener.label,
+            "completed": len(pairs) - len(missing),
+            "total": len(pairs),
+            "volume": session.volume,
+            "training": asdict(session.training) if session.training else None,
+            "trial": {"number": missing[0] + 1, **asdict(pairs[missing[0]][0])} if missing else None,
+        }
+
+    def choose(self, listener: Listener, request: ChoiceRequest) -> dict[str, Any]:
+        asked = self.choice_session(listener.number).comparisons.get(request.page) if self.test.pairs else None
+        if asked is None or not asked.counted:
+            raise HTTPException(404, "no such page to answer")
+        if request.choice == "none" and not self.test.no_preference:
+            raise HTTPException(422, "choice = 'none'; allowed: 'a' or 'b'")
+        chosen = {"a": asked.a, "b": asked.b, "none": ""}[request.choice]
+        first, second = asked.pair
+        answer = Choice(listener.label, asked.utterance, first, second, asked.x, chosen)
+        stored, new = self.store.choose(listener, answer)
+        return {"page": request.page, "choice": {asked.a: "a", asked.b: "b", "": "none"}[stored], "new": new}
+
+    def _rating_state(self, listener: Listener) -> dict[str, Any]:
         session, rated = self.session(listener.number), self.store.ratings_of(listener)
 
         def page(of: Page) -> dict[str, Any]:
@@ -61,6 +121,7 @@ class RunningTest:
             "listener": listener.label,
             "completed": len(pages) - len(missing),
             "total": len(pages),
+            "volume": session.volume,
             "training": page(session.training) if session.training else None,
             "trial": {"number": missing[0] + 1, **pages[missing[0]]} if missing else None,
         }
@@ -71,6 +132,30 @@ class RunningTest:
         return dithered(path.read_bytes(), hmac.digest(self.store.secret, name.encode(), "sha256"))
 
     def results(self, screening: bool = True) -> dict[str, Any]:
+        results = self._preferences() if self.test.pairs else self._ratings(screening)
+        for row, listener in zip(results["listeners"], self.store.listeners(), strict=False):
+            row["code"] = self.completion_code(listener)
+        return {"title": self.test.title, "method": self.test.method, **results}
+
+    def _preferences(self) -> dict[str, Any]:
+        choices = self.store.choices()
+        counts = Counter(choice.listener for choice in choices)
+        results = preferences.analyse(choices, self.test.pairs, discrimination=self.test.method == "abx")
+        return {
+            "preferences": [asdict(result) for result in results],
+            "listeners": [
+                {
+                    "label": listener.label,
+                    "name": listener.name,
+                    "ratings": counts[listener.label],
+                    "expected": self.test.trials_per_listener,
+                    "excluded": False,
+                }
+                for listener in self.store.listeners()
+            ],
+        }
+
+    def _ratings(self, screening: bool) -> dict[str, Any]:
         ratings = self.store.ratings()
         counts: dict[str, int] = {}
         for rating in ratings:
@@ -78,7 +163,6 @@ class RunningTest:
         results = analyse(ratings, self.test.systems, screening=screening)
         expected = self.test.trials_per_listener * len(self.test.systems)
         return {
-            "title": self.test.title,
             "all_excluded": results.all_excluded,
             "scores": [asdict(score) for score in results.scores],
             "pairs": [asdict(pair) for pair in results.pairs],
@@ -117,6 +201,8 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
             "instructions": test.instructions,
             "trials": test.trials_per_listener,
             "stimuli": len(test.systems),
+            "method": test.method,
+            "no_preference": test.no_preference,
             "training": test.training is not None,
         }
 
@@ -131,7 +217,7 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
 
     @router.get("/stimuli/{name}")
     def stimulus(name: str, token: ListenerToken = "") -> Response:
-        found = running.session(known(token).number).stimuli.get(name)
+        found = running.stimulus(known(token), name)
         if found is None:
             raise HTTPException(404, "no such stimulus")
         return Response(running.sound(name, found), media_type="audio/wav")
@@ -139,11 +225,15 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
     @router.post("/ratings")
     def rate(request: RatingRequest, token: ListenerToken = "") -> dict[str, Any]:
         listener = known(token)
-        found = running.session(listener.number).stimuli.get(request.stimulus)
+        found = running.stimulus(listener, request.stimulus)
         if found is None or not found.rated:
             raise HTTPException(404, "no such stimulus to rate")
         stored, new = store.rate(listener, found.utterance, found.system, request.rating)
         return {"stimulus": request.stimulus, "rating": stored, "new": new}
+
+    @router.post("/choices")
+    def choose(request: ChoiceRequest, token: ListenerToken = "") -> dict[str, Any]:
+        return running.choose(known(token), request)
 
     @router.get("/results", dependencies=[Depends(experimenter)])
     def results(screening: bool = True) -> dict[str, Any]:
@@ -152,6 +242,7 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
     @router.get("/ratings.csv", dependencies=[Depends(experimenter)])
     def csv_file() -> Response:
         headers = {"Content-Disposition": 'attachment; filename="ratings.csv"'}
-        return Response(ratings_csv(store.ratings()), media_type="text/csv; charset=utf-8", headers=headers)
+        text = preferences.choices_csv(store.choices()) if test.pairs else ratings_csv(store.ratings())
+        return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
     return router

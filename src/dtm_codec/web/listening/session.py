@@ -38,6 +38,11 @@ class Session:
     stimuli: dict[str, Stimulus]
     """By alias."""
 
+    @property
+    def volume(self) -> str:
+        """The sound to set the volume by: the first reference."""
+        return (self.training or self.trials[0]).reference
+
 
 def make_session(test: ListeningTest, secret: bytes, listener: int) -> Session:
     """Draw the test of listener number `listener` (1, 2, ...)."""

@@ -1,18 +1,19 @@
-"""Ratings in SQLite: one transaction each, on disk before it is acknowledged, counted once."""
+"""Ratings and choices in SQLite: one transaction each, on disk before it is acknowledged, counted once."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import ConfigError
+from ...preferences import Choice
 from ...ratings import Rating
 
 _SCHEMA = """
@@ -34,19 +35,30 @@ CREATE TABLE IF NOT EXISTS ratings (
     submitted TEXT NOT NULL DEFAULT (datetime('now')),
     PRIMARY KEY (listener, trial, system)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS choices (
+    listener INTEGER NOT NULL REFERENCES listeners (number),
+    trial TEXT NOT NULL,
+    first TEXT NOT NULL,
+    second TEXT NOT NULL,
+    x TEXT NOT NULL CHECK (x IN ('', first, second)),
+    chosen TEXT NOT NULL CHECK (chosen IN ('', first, second)),
+    submitted TEXT NOT NULL DEFAULT (datetime('now')),
+    PRIMARY KEY (listener, trial, first, second)
+) WITHOUT ROWID;
 """
+
+_LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's: none is taken for another."""
 
 
 class Listener(NamedTuple):
     """Someone who takes the test; `name` is what they typed."""
 
     number: int
+    """1, 2, ... It decides what they hear, and stays here."""
     name: str
-
-    @property
-    def label(self) -> str:
-        """Their name in results."""
-        return f"L{self.number:03d}"
+    label: str
+    """Their name in results. Whoever knows their own cannot tell another one."""
 
 
 class Store:
@@ -63,6 +75,8 @@ class Store:
         except sqlite3.Error as error:
             raise ConfigError(f"{path}: cannot be used as the ratings' database ({error})") from None
         self._lock = threading.Lock()
+        self.secret = self._secret()
+        """Key of the stimuli's aliases and of the listeners' codes."""
 
     def close(self) -> None:
         """Close the file; every rating that was acknowledged is in it."""
@@ -81,25 +95,33 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    @cached_property
-    def secret(self) -> bytes:
-        """Key of the stimuli's aliases, made once for a test, so that they survive a restart."""
+    def _secret(self) -> bytes:
+        """Made once for a test, so that what is derived from it survives a restart."""
         with self._transaction() as db:
             db.execute("INSERT OR IGNORE INTO secrets VALUES ('aliases', ?)", (secrets.token_bytes(32),))
             return bytes(db.execute("SELECT value FROM secrets WHERE name = 'aliases'").fetchone()[0])
+
+    def code(self, purpose: str, number: int) -> str:
+        """A code of a listener that cannot be guessed, as in 7K3M-9QXT."""
+        digest = hmac.new(self.secret, f"{purpose} {number}".encode(), hashlib.sha256).digest()
+        letters = "".join(_LETTERS[byte % 32] for byte in digest[:8])
+        return f"{letters[:4]}-{letters[4:]}"
+
+    def _listener(self, number: int, name: str) -> Listener:
+        return Listener(number, name, self.code("label", number))
 
     def add_listener(self, name: str) -> tuple[str, Listener]:
         """A new listener and the token that proves who they are; only its hash is kept."""
         token = secrets.token_urlsafe(24)
         with self._transaction() as db:
             row = db.execute("INSERT INTO listeners (token_hash, name) VALUES (?, ?)", (_hash(token), name))
-            return token, Listener(int(row.lastrowid or 0), name)
+            return token, self._listener(int(row.lastrowid or 0), name)
 
     def listener(self, token: str) -> Listener | None:
         with self._lock:
             query = "SELECT number, name FROM listeners WHERE token_hash = ?"
             row = self._connection.execute(query, (_hash(token),)).fetchone()
-        return Listener(*row) if row else None
+        return self._listener(*row) if row else None
 
     def rate(self, listener: Listener, trial: str, system: str, rating: int) -> tuple[int, bool]:
         """Store a rating unless there is one; returns the one stored, and whether it is new.
@@ -124,13 +146,34 @@ class Store:
     def listeners(self) -> list[Listener]:
         with self._lock:
             rows = self._connection.execute("SELECT number, name FROM listeners ORDER BY number").fetchall()
-        return [Listener(*row) for row in rows]
+        return [self._listener(*row) for row in rows]
 
     def ratings(self) -> list[Rating]:
         with self._lock:
             query = "SELECT listener, trial, system, rating FROM ratings ORDER BY listener, trial, system"
             rows = self._connection.execute(query).fetchall()
-        return [Rating(Listener(number, "").label, *rest) for number, *rest in rows]
+        return [Rating(self.code("label", number), *rest) for number, *rest in rows]
+
+    def choose(self, listener: Listener, choice: Choice) -> tuple[str, bool]:
+        """Store a choice unless there is one; returns what is chosen, and whether that is new."""
+        with self._transaction() as db:
+            new = db.execute(
+                "INSERT OR IGNORE INTO choices (listener, trial, first, second, x, chosen) VALUES (?, ?, ?, ?, ?, ?)",
+                (listener.number, *choice[1:]),
+            ).rowcount
+            query = "SELECT chosen FROM choices WHERE (listener, trial, first, second) = (?, ?, ?, ?)"
+            return str(db.execute(query, (listener.number, *choice[1:4])).fetchone()[0]), new == 1
+
+    def choices(self, listener: Listener | None = None) -> list[Choice]:
+        """Everyone's, or one listener's."""
+        own = (listener.number,) if listener else ()
+        with self._lock:
+            query = (
+                "SELECT listener, trial, first, second, x, chosen FROM choices "
+                f"{'WHERE listener = ? ' if own else ''}ORDER BY listener, trial, first, second"
+            )
+            rows = self._connection.execute(query, own).fetchall()
+        return [Choice(self.code("label", number), *rest) for number, *rest in rows]
 
 
 def _hash(token: str) -> bytes:

@@ -23,6 +23,8 @@ CONFIG = Path("configs") / "dtm-codec.yaml"
 def export(test: ListeningTest, folder: Path, out: Path) -> Path:
     """Write `configs/dtm-codec.yaml` and its audio below `out`, to be copied over a webMUSHRA installation."""
     yaml = import_optional("yaml", "web")
+    if test.method != "mushra":
+        raise ConfigError(f"{folder} is an {test.method} test; allowed: a test with method: mushra")
     if (out / CONFIG).exists():
         raise ConfigError(f"{out / CONFIG} exists; allowed: a folder without it")
     (out / AUDIO).mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,7 @@ export function isShortcut(event) {
   const { tagName, type } = event.target;
   if (tagName === "TEXTAREA" || tagName === "SELECT" || (tagName === "INPUT" && /^(text|password)$/.test(type))) return false;
   const activates = tagName === "BUTTON" || tagName === "A" || tagName === "SUMMARY" || type === "checkbox";
-  return !(activates && (event.key === " " || event.key === "Enter"));
+  return !(activates && (event.key === " " || event.key === "Enter")) && !(type === "radio" && event.key === " ");
 }
 
 /** Fit a canvas to its box at the screen's resolution; returns a context that draws in CSS pixels. */

@@ -1,15 +1,8 @@
 // The demo's pictures: spectrograms with the kept positions over them, and the local token rate, on one time axis.
 
 import { css, fromBase64, sized } from "./common.js";
+import { PALETTE } from "./spectrogram.js";
 
-const STOPS = [
-  [0, 0, 4], [28, 16, 68], [79, 18, 123], [129, 37, 129], [181, 54, 122], [229, 80, 100], [251, 135, 97], [254, 194, 135], [252, 253, 191],
-];
-const PALETTE = Array.from({ length: 256 }, (_, level) => {
-  const place = (level / 255) * (STOPS.length - 1);
-  const low = Math.min(Math.floor(place), STOPS.length - 2);
-  return STOPS[low].map((value, i) => value + (STOPS[low + 1][i] - value) * (place - low));
-});
 const KEPT = "#5df2e0";
 const COMB = 12; // px: the strip of ticks below each spectrogram
 

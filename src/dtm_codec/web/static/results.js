@@ -1,5 +1,6 @@
 // The experimenter's page. The token comes in the address after '#', which never reaches a server, or is typed.
 
+import { showPreferences } from "./preferences.js";
 import { byId, download, element, request, requestBytes, show } from "./common.js";
 
 let token = new URLSearchParams(location.hash.slice(1)).get("token") || "";
@@ -28,6 +29,9 @@ function line({ system, mean, half_width: half, low, high }) {
 async function load() {
   const results = await request(`/api/listening/results?screening=${screened}`, options());
   byId("title").textContent = results.title;
+  for (const part of document.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== results.method;
+  if (results.preferences) showPreferences(results.preferences, results.method);
+  const { scores = [], pairs = [] } = results;
   const left = results.listeners.filter(({ excluded }) => excluded).length;
   byId("counts").textContent = `${results.listeners.length} listeners, ${left} left out`;
   byId("screened").hidden = screened && !results.all_excluded;
@@ -35,20 +39,20 @@ async function load() {
   byId("screened-text").textContent = screened
     ? `All ${left} listeners who rated are left out by the screening: they missed the hidden reference. There is nothing to show.`
     : "All listeners, without screening.";
-  byId("chart").replaceChildren(...results.scores.map(line));
+  byId("chart").replaceChildren(...scores.map(line));
   byId("scores").replaceChildren(
-    ...results.scores.map(({ system, mean, half_width: half, low, high, ratings }) =>
+    ...scores.map(({ system, mean, half_width: half, low, high, ratings }) =>
       element("tr", {}, element("th", { scope: "row", text: system }), cell(text(mean)), cell(text(half)), cell(low === null ? "–" : `${text(low)} … ${text(high)}`), cell(ratings)),
     ),
   );
   byId("pairs").replaceChildren(
-    ...results.pairs.map(({ first, second, difference, pairs, wilcoxon_p: w, t_test_p: t }) =>
+    ...pairs.map(({ first, second, difference, pairs, wilcoxon_p: w, t_test_p: t }) =>
       element("tr", {}, element("th", { scope: "row", text: `${first} − ${second}` }), cell(text(difference)), cell(pairs), cell(probability(w)), cell(probability(t))),
     ),
   );
   byId("listeners").replaceChildren(
-    ...results.listeners.map(({ label, name, ratings, expected, excluded }) =>
-      element("tr", {}, element("th", { scope: "row", text: label }), element("td", { text: name || "–" }), cell(`${ratings} of ${expected}`), element("td", { text: screening(excluded, ratings, expected) })),
+    ...results.listeners.map(({ label, name, ratings, expected, excluded, code }) =>
+      element("tr", {}, element("th", { scope: "row", text: label }), element("td", { text: name || "–" }), cell(`${ratings} of ${expected}`), element("td", { text: screening(excluded, ratings, expected) }), element("td", { text: code || "–" })),
     ),
   );
   show(byId("message"));
