@@ -94,7 +94,12 @@ def test_a_stream_that_is_cut_off_is_played_as_far_as_it_goes(run: Run, live_mod
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"", "empty"), (b"\x05DTS\x10\x00", "checksum"), (b"\x04RIFF", "not the start of a stream"), (b"\xff", "cut off")],
+    [
+        (b"", "empty"),
+        (b"\x05DTS\x10\x00", "checksum"),
+        (b"\x04RIFF", "not the start of a stream"),
+        (b"\xff", "cut off"),
+    ],
 )
 def test_what_is_no_stream_gets_one_line(run: Run, live_model: Path, data: bytes, message: str) -> None:
     result = run("stream", "decode", "-m", live_model, stdin=data)

@@ -67,7 +67,9 @@ def test_of_any_length(length: int, codec: DTMCodec, speech: np.ndarray) -> None
     assert_stream_is_whole(codec, speech[5000 : 5000 + length])
 
 
-@given(cuts=st.lists(st.integers(0, 16_001), max_size=12), packet_ms=st.sampled_from([40, 80, 160]), steered=st.booleans())
+@given(
+    cuts=st.lists(st.integers(0, 16_001), max_size=12), packet_ms=st.sampled_from([40, 80, 160]), steered=st.booleans()
+)
 @settings(max_examples=12, deadline=None)
 def test_any_cutting_gives_the_same_bytes_at_the_same_time(
     codec: DTMCodec, speech: np.ndarray, cuts: list[int], packet_ms: int, steered: bool
@@ -129,7 +131,7 @@ def test_a_stream_of_another_sample_rate_is_resampled(codec: DTMCodec, speech: n
     tau = usual_tau(codec, speech)
     encoder = codec.stream_encoder(tau=tau, sample_rate=48_000)
     packets = encode_in(np.array_split(at_48, 17), encoder)
-    mask, codes = joined(parsed(encoder, packets))
+    mask, _ = joined(parsed(encoder, packets))
     whole = codec.encode(at_48, 48_000, tau=tau)
     assert np.mean(mask != whole.mask) < 0.01
     assert decoded(codec, encoder.start, packets).size == whole.num_samples

@@ -112,7 +112,7 @@ def test_losses_have_the_share_and_the_bursts_that_are_asked_for(share: float, l
     lost = draw_losses(200_001, share, longest, np.random.default_rng(0), unit)
     assert lost.size == 200_001
     assert lost.mean() == pytest.approx(share, rel=0.06, abs=0)
-    assert np.array_equal(lost[: lost.size // unit * unit].reshape(-1, unit).all(1), lost[:: unit][: lost.size // unit])
+    assert np.array_equal(lost[: lost.size // unit * unit].reshape(-1, unit).all(1), lost[::unit][: lost.size // unit])
     if longest > unit:
         runs = np.diff(np.flatnonzero(np.diff(lost.astype(int))))[::2]
         assert np.unique(runs).size > 2

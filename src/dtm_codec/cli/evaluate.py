@@ -56,7 +56,8 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="SYSTEM",
-            help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N; identity; "
+            help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N, &thin=BPS; "
+            "lossy:SYSTEM with ?loss=PERCENT, &burst=MS and &conceal=mask, zero or repeat; identity; "
             "lowpass[:HZ]; codec2:MODE; opus:KBPS; speex:nbQ or speex:wbQ; amr:nbKBPS or amr:wbKBPS; encodec:KBPS, "
             "dac:N, mimi:N, snac, xcodec:KBPS with ?model=DIR or ?model=HUB_ID.",
             show_default=False,
@@ -106,7 +107,7 @@ def recipe(
         typer.Argument(
             metavar="NAME",
             help="all, or: main, ffr-vfr, rate-distortion, listening, masking, codebook, selectors, probing, mls; "
-            "or a YAML file of your own.",
+            "beyond the paper: losses, thinning; or a YAML file of your own.",
             show_default=False,
         ),
     ],

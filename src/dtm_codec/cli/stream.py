@@ -107,5 +107,5 @@ def _patient_reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]  # Python would flush it at exit, and complain
+        sys.stdout = None  # Python would flush it at exit, and complain
         raise typer.Exit(0) from None

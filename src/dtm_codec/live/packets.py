@@ -7,6 +7,7 @@ and packet length of the stream, so packets of another stream are refused althou
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -92,6 +93,17 @@ class StreamFormat:
         if form.start != data:
             raise BitstreamError("not the bytes that a stream is started with: of another program, or forged")
         return form
+
+    def split(self, mask: npt.NDArray[np.bool_], codes: npt.NDArray[np.int64], num_samples: int) -> Iterator[Packet]:
+        """The packets of a whole utterance. mask: (N,), codes: (K,)"""
+        used = 0
+        for number, begin in enumerate(range(0, mask.size, self.steps)):
+            own = mask[begin : begin + self.steps]
+            tokens = int(own.sum())
+            is_last = begin + self.steps >= mask.size
+            last_samples = num_samples - begin * self.layout.hop_length if is_last else None
+            yield Packet(number % SEQUENCES, own, codes[used : used + tokens], last_samples)
+            used += tokens
 
     def write(self, packet: Packet) -> bytes:
         """One packet as it travels."""

@@ -67,10 +67,8 @@ class _BlockStream:
         first = self._positions.shape[0] - self._inputs.shape[0]  # among the keys, of the steps that wait
         positions = self._positions[first : first + ready]
         if ready:
-            attended = F.scaled_dot_product_attention(
-                *(x.transpose(0, 1)[None] for x in (self._queries[:ready], self._keys, self._values)),
-                attn_mask=self._seen(first, positions),
-            )  # (1, H, ready, d)
+            q, k, v = (x.transpose(0, 1)[None] for x in (self._queries[:ready], self._keys, self._values))
+            attended = F.scaled_dot_product_attention(q, k, v, self._seen(first, positions))  # (1, H, ready, d)
             answered = self._block.finish(answered, attention.out(attended[0].transpose(0, 1).flatten(1)))
             self._forget(first, ready)
         waiting = self._inputs.shape[0]
@@ -100,4 +98,6 @@ class _BlockStream:
     def _forget(self, first: int, ready: int) -> None:
         self._inputs, self._queries = self._inputs[ready:].clone(), self._queries[ready:].clone()
         old = max(0, first + ready - self._stack.window)
-        self._keys, self._values, self._positions = (x[old:].clone() for x in (self._keys, self._values, self._positions))
+        self._keys, self._values, self._positions = (
+            x[old:].clone() for x in (self._keys, self._values, self._positions)
+        )

@@ -286,7 +286,9 @@ class TrainConfig(Validated):
         require(self.dev_utterances >= 0, "dev_utterances", self.dev_utterances, ">= 0")
         require(self.crop_samples > 1024, "data.crop_seconds", self.data.crop_seconds, "over 1024 samples")
         if self.packet_loss.share:
-            require(self.model.upsampler == "mask", "packet_loss.share", self.packet_loss.share, "0 without upsampler mask")
+            require(
+                self.model.upsampler == "mask", "packet_loss.share", self.packet_loss.share, "0 without upsampler mask"
+            )
         judged = self.discriminator.crop_seconds
         if judged is not None:
             allowed = f"at most data.crop_seconds = {self.data.crop_seconds}"

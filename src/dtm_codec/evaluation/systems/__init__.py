@@ -12,6 +12,7 @@ __all__ = ["Coded", "System", "build", "known"]
 
 _SYSTEMS = {
     "dtm": "ours:DTM",
+    "lossy": "lossy:Lossy",
     "identity": "plain:Identity",
     "lowpass": "plain:LowPass",
     "codec2": "programs:Codec2",
