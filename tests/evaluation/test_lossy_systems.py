@@ -31,7 +31,11 @@ def test_without_losses_nothing_changes(inner: str, speech: Samples) -> None:
     coded = system.encode(speech[:20_001])
     expected, decoded = system.inner.decode(coded), system.decode(coded)
     assert decoded.shape == expected.shape
-    assert np.abs(decoded - expected).max() < (2e-4 if inner != "opus:6" else 0.02)  # opusdec writes 16 bits
+    if inner == "opus:6":  # opusdec goes by way of 48 kHz, and comes out a sample later
+        decoded, expected = decoded[:-1], expected[1:]
+        assert np.corrcoef(decoded, expected)[0, 1] > 0.999
+    else:
+        assert np.abs(decoded - expected).max() < 2e-4
 
 
 @pytest.mark.parametrize("inner", SYSTEMS)

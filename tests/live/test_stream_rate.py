@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,9 @@ from dtm_codec.live.losses import draw_losses
 from dtm_codec.live.rate import Budget, CausalPLE
 from dtm_codec.rate.request import RateRequest
 from dtm_codec.selectors import PLE
+from dtm_codec.training.config import load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 LAYOUT = Layout(16_000, 160, 14, None)
 lengths = st.sampled_from(["speech-like", "silence", "bursts", "steady", "growing"])
@@ -105,6 +109,12 @@ def test_latency_is_what_the_stacks_look_ahead_and_the_frames_overlap() -> None:
     spans = replace(preset("s-vfr-50"), selector=SelectorConfig(s_max=4))
     assert latency_of(spans).enc2 == 4 * 64 * 4 * 10
     assert latency_of(PRESETS["s-ffr-50"]).dec1 == 4 * 64 * 2 * 10
+
+
+def test_the_live_recipe_fits_into_200_ms_with_a_packet() -> None:
+    config = load_config(CONFIGS / "small" / "live.yaml")
+    assert latency_of(config.model).total + 40 <= 200
+    assert config.packet_loss.share > 0
 
 
 @pytest.mark.parametrize(("share", "longest", "unit"), [(0.05, 1, 1), (0.2, 16, 4), (0.1, 16, 1), (0.0, 4, 4)])
