@@ -7,6 +7,7 @@ Stage-1 vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -23,9 +24,14 @@ from .encoded import Encoded, Layout, Mode
 from .errors import ModelError, RateError
 from .files import write_atomically
 from .grouping import grouped
+from .live.decoder import StreamDecoder
+from .live.encoder import StreamEncoder
+from .live.latency import packet_steps
+from .live.packets import StreamFormat
 from .network import Network
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
+from .rate.thinning import thinned
 from .selectors import Selector, build
 from .selectors.stride import Stride
 from .speech.audio import Samples, as_mono, check_sample_rate, resample
@@ -145,6 +151,47 @@ class DTMCodec:
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.network.tau.device)
+
+    def thin(self, encoded: Encoded, *, bitrate: float | None = None, token_rate: float | None = None) -> Encoded:
+        """The same utterance with fewer tokens, chosen without its audio."""
+        self._check_mine(encoded)
+        request = RateRequest(bitrate, token_rate)
+        vectors = self.network.quantizer.vectors()
+        stays = thinned(encoded.codes, vectors, encoded.num_samples, encoded.layout, request)
+        mask = np.zeros_like(encoded.mask)
+        mask[encoded.positions[stays]] = True
+        return replace(encoded, codes=encoded.codes[stays], mask=mask)
+
+    # Streams
+
+    def stream_encoder(
+        self,
+        *,
+        bitrate: float | None = None,
+        token_rate: float | None = None,
+        tau: float | None = None,
+        packet_ms: float = 80,
+        sample_rate: int | None = None,
+    ) -> StreamEncoder:
+        """Speech to packets while it is being spoken.
+
+        bitrate, token_rate: held over any 2 s within 15 %. tau: the same throughout, so that the rate follows the
+        speech. Without any of the three, the tau of training. packet_ms: 40, 80 or 160. sample_rate: of what will be
+        pushed; the model's if not given.
+        """
+        form = StreamFormat(self.model_id, self.layout, packet_steps(self.config, packet_ms))
+        rate = self.config.sample_rate if sample_rate is None else sample_rate
+        return StreamEncoder(self.network, form, RateRequest(bitrate, token_rate, tau), rate)
+
+    def stream_decoder(self, start: bytes, *, wait: int = 0) -> StreamDecoder:
+        """Packets to speech while they come in. start: `StreamEncoder.start` of the sender; wait: packets to hold back
+        for one that is missing, before it is given up."""
+        form = StreamFormat.from_start(start)
+        if form.model_id != self.model_id:
+            raise ModelError(f"a stream of model {form.model_id!r}; this is model {self.model_id!r}")
+        if form.layout != self.layout:
+            raise ModelError(f"a stream with {form.layout}; allowed: {self.layout}")
+        return StreamDecoder(self.network, form, wait)
 
     # Files
 

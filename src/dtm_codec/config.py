@@ -24,6 +24,9 @@ SpectralFeatures = Literal["complex", "complex+logmag", "complex+logmag+pitch"]
 Stage2Positions = Literal["time", "rank"]
 Head = Literal["istft", "source-filter"]
 QuantizerKind = Literal["vq", "fsq"]
+Stack = Literal["enc1", "enc2", "dec1", "dec2"]
+
+STACKS: tuple[Stack, ...] = ("enc1", "enc2", "dec1", "dec2")
 
 LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
 """Hertz between which a voice's pitch is looked for."""
@@ -38,7 +41,7 @@ LARGEST = {
     "dim": 8192,
     "heads": 128,
     "mlp_hidden": 65_536,
-    **dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 128),
+    **{f"{stack}_layers": 128 for stack in STACKS},
     "window": 1024,
 }
 """Far beyond any model for speech; a configuration from elsewhere must not ask for all memory."""
@@ -131,6 +134,12 @@ class CodecConfig(Validated):
     dec2_layers: int = 6
     window: int = 64
     """Attention reaches this many steps to each side."""
+    enc1_lookahead: int | None = None
+    """Steps of Stage 1, in time, that each layer of Enc1 may look ahead: 0 is causal, null as far as the window."""
+    enc2_lookahead: int | None = None
+    """The same for Enc2, which sees kept steps: those up to this many steps of Stage 1 later."""
+    dec1_lookahead: int | None = None
+    dec2_lookahead: int | None = None
     norm_eps: float = 1e-2
     """RMSNorm epsilon: large, because quiet input has small activations."""
     rope_base: float = 10_000.0
@@ -158,6 +167,17 @@ class CodecConfig(Validated):
         )
         for name, largest in LARGEST.items():
             require(1 <= getattr(self, name) <= largest, name, getattr(self, name), f"1 ... {largest}")
+        for stack in STACKS:
+            ahead = self.lookahead(stack)
+            require(
+                ahead is None or 0 <= ahead <= self.window,
+                f"{stack}_lookahead",
+                ahead,
+                f"0 ... {self.window}, the window, or null",
+            )
+            if self.stage2_positions == "rank" and stack in ("enc2", "dec1"):
+                # ranks do not say how far apart two tokens are in time
+                require(not ahead, f"{stack}_lookahead", ahead, "0 or null with stage2_positions 'rank'")
         require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
         for name in ("norm_eps", "rope_base", "layer_scale"):
             value = getattr(self, name)
@@ -181,6 +201,16 @@ class CodecConfig(Validated):
         require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
         if conv[0]:
             require(self.is_fixed_rate, "selector.name", self.selector.name, "'stride' with conv resampling")
+
+    def layers(self, stack: Stack) -> int:
+        """Blocks of one of the four stacks."""
+        layers: int = getattr(self, f"{stack}_layers")
+        return layers
+
+    def lookahead(self, stack: Stack) -> int | None:
+        """Steps that each block of a stack may look ahead; None: as far as the window."""
+        steps: int | None = getattr(self, f"{stack}_lookahead")
+        return steps
 
     @property
     def n_fft(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .config import CodecConfig, SelectorFeatures
+from .config import CodecConfig, SelectorFeatures, Stack
 from .nn.heads import Head, SpectralHead
 from .nn.pitch import Pulses
 from .nn.quantizers import build_quantizer
@@ -66,13 +66,13 @@ class Network(nn.Module):
         self.config = config
         self.selector = build(config.selector)
         self.front_end = FrontEnd(config)
-        self.enc1 = self._stack(config.enc1_layers)
+        self.enc1 = self._stack("enc1")
         self.down = build_downsampler(config.downsampler, config.dim, config.stride)
-        self.enc2 = self._stack(config.enc2_layers)
+        self.enc2 = self._stack("enc2")
         self.quantizer = build_quantizer(config.quantizer, config.dim)
-        self.dec1 = self._stack(config.dec1_layers)
+        self.dec1 = self._stack("dec1")
         self.up = build_upsampler(config.upsampler, config.dim, config.stride)
-        self.dec2 = self._stack(config.dec2_layers)
+        self.dec2 = self._stack("dec2")
         self.head = HEADS[config.head](config)
         self.apply(_initialize)
         # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
@@ -83,29 +83,33 @@ class Network(nn.Module):
         filters = mel_filterbank(config.sample_rate, config.n_fft, SELECTOR_MELS).T.contiguous()
         self.register_buffer("mel_filters", filters, persistent=False)
 
-    def _stack(self, layers: int) -> TransformerStack:
+    def _stack(self, name: Stack) -> TransformerStack:
         config = self.config
         return TransformerStack(
-            layers,
+            config.layers(name),
             config.dim,
             config.heads,
             config.mlp_hidden,
             window=config.window,
+            lookahead=config.lookahead(name),
             norm_eps=config.norm_eps,
             rope_base=config.rope_base,
             layer_scale=config.layer_scale,
         )
 
-    def forward(self, audio: Tensor, pitch: Tensor | None = None) -> CodecOutput:
+    def forward(self, audio: Tensor, pitch: Tensor | None = None, lost: Tensor | None = None) -> CodecOutput:
         """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a
-        source-filter head shall follow instead of its own."""
+        source-filter head shall follow instead of its own; lost: (B, N) bool, steps whose tokens do not arrive."""
         z1, features, timeline = self._stage1_of_crops(audio)
         mask = self.selector.select(features, list(timeline.lengths), float(self.tau), self.training)  # (B N,)
         kept = self._kept(timeline, mask)
         z2 = self.enc2(self.down(z1, mask), kept)
         quantized = self.quantizer(z2)
-        h = self.dec1(quantized.values, kept)
-        z1_hat = self.up(h, mask)
+        values, arrived = quantized.values, mask
+        if lost is not None:  # to the decoder, a lost token is a step that was never kept
+            arrived = mask & ~lost.flatten()
+            values, kept = values[arrived[mask]], self._kept(timeline, arrived)
+        z1_hat = self.up(self.dec1(values, kept), arrived)
         y = self.dec2(z1_hat, timeline)
         frames, pitch_logits, _ = self.head(y, timeline.positions, None if pitch is None else pitch.flatten())
         return CodecOutput(

@@ -15,31 +15,47 @@ from dtm_codec.nn.transformer import TransformerStack, rotate
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=5).map(tuple)
 
 
-def plan_for(lengths: tuple[int, ...], window: int, head_dim: int = 8) -> AttentionPlan:
-    return AttentionPlan.build(timeline_of(lengths), window, head_dim, 10_000.0)
+def plan_for(
+    lengths: tuple[int, ...], window: int, head_dim: int = 8, lookahead: int | None = None, stride: int = 1
+) -> AttentionPlan:
+    timeline = timeline_of(lengths)
+    timeline = Timeline(timeline.lengths, stride * timeline.positions)
+    return AttentionPlan.build(timeline, window, head_dim, 10_000.0, lookahead)
 
 
 def timeline_of(lengths: tuple[int, ...]) -> Timeline:
     return Timeline.consecutive(lengths, torch.device("cpu"))
 
 
-def dense_attention(q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], window: int) -> Tensor:
+def dense_attention(
+    q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], window: int, ahead: int | None = None
+) -> Tensor:
     """One N x N mask over the packed axis: the definition."""
     sequence = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     step = torch.arange(sum(lengths))
     seen = (sequence[:, None] == sequence) & ((step[:, None] - step).abs() <= window)
+    seen &= step - step[:, None] <= (window if ahead is None else ahead)
     scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5
     weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
     return torch.einsum("hqk,khd->qhd", weights, v)
 
 
-@given(lengths=LENGTHS, window=st.sampled_from([1, 4, 16, 64]), seed=st.integers(0, 999))
-@settings(max_examples=60, deadline=None)
-def test_equals_dense_masked_attention_forward_and_backward(lengths: tuple[int, ...], window: int, seed: int) -> None:
+@given(
+    lengths=LENGTHS,
+    window=st.sampled_from([1, 4, 16, 64]),
+    ahead=st.sampled_from([None, 0, 1, 3]),
+    stride=st.sampled_from([1, 3]),
+    seed=st.integers(0, 999),
+)
+@settings(max_examples=80, deadline=None)
+def test_equals_dense_masked_attention_forward_and_backward(
+    lengths: tuple[int, ...], window: int, ahead: int | None, stride: int, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(sum(lengths), 2, 8, generator=generator, dtype=torch.float64) for _ in range(3))
-    plan = plan_for(lengths, window)
-    expected = dense_attention(q, k, v, lengths, window)
+    # steps that are `stride` apart in time: a look-ahead of so many times as much sees the same steps
+    plan = plan_for(lengths, window, lookahead=None if ahead is None else stride * ahead + stride - 1, stride=stride)
+    expected = dense_attention(q, k, v, lengths, window, ahead)
     torch.testing.assert_close(windowed_attention(q, k, v, plan), expected)  # the inference path
 
     grad = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
@@ -47,7 +63,7 @@ def test_equals_dense_masked_attention_forward_and_backward(lengths: tuple[int, 
     attended = windowed_attention(*inputs, plan)  # the training path
     torch.testing.assert_close(attended, expected)
     references = [x.clone().requires_grad_() for x in (q, k, v)]
-    dense_attention(*references, lengths, window).backward(grad)
+    dense_attention(*references, lengths, window, ahead).backward(grad)
     attended.backward(grad)
     for ours, reference in zip(inputs, references, strict=True):
         torch.testing.assert_close(ours.grad, reference.grad)
@@ -77,10 +93,28 @@ def test_rotation_depends_on_relative_position_only() -> None:
     torch.testing.assert_close(products[0], products[1], atol=1e-3, rtol=0)
 
 
-@pytest.fixture(scope="module")
-def stack() -> TransformerStack:
+@pytest.fixture(scope="module", params=[None, 0, 3])
+def stack(request: pytest.FixtureRequest) -> TransformerStack:
     torch.manual_seed(0)
-    return TransformerStack(2, 16, 2, 24, window=8, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0)
+    return TransformerStack(
+        2, 16, 2, 24, window=8, lookahead=request.param, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0
+    )
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_nothing_beyond_the_look_ahead_counts(ahead: int) -> None:
+    torch.manual_seed(0)
+    stack = TransformerStack(2, 16, 2, 24, window=8, lookahead=ahead, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0)
+    timeline = Timeline((40,), torch.arange(40).repeat_interleave(2)[:40] + torch.arange(40))  # 0, 1, 3, 4, 6, ...
+    x = torch.randn(40, 16)
+    changed = x.clone()
+    changed[20:] += 1
+    with torch.no_grad():
+        difference = (stack(x, timeline) - stack(changed, timeline)).abs().amax(1)
+    reached = timeline.positions + 2 * ahead >= timeline.positions[20]  # two layers
+    assert not difference[~reached].any()
+    assert difference[20:].all()
+    assert difference[19] > 0 or ahead == 0
 
 
 @given(lengths=LENGTHS, piece=st.sampled_from([8, 16, 40]))

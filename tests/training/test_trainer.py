@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,9 +26,10 @@ import training_support as support
 from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
-from dtm_codec.errors import DataError
+from dtm_codec.errors import ConfigError, DataError
 from dtm_codec.locks import FolderInUseError, folder_in_use
 from dtm_codec.training import checkpoints
+from dtm_codec.training.config import TrainConfig
 from dtm_codec.training.data import Batch, Crops, InMemory, batches, find_utterances
 from dtm_codec.training.run import _stop_signals, train
 from dtm_codec.training.trainer import Trainer, TrainingError
@@ -113,6 +115,42 @@ def test_jitter_trains_at_many_rates_around_the_steered_tau(tmp_path: Path) -> N
     assert min(kept) < 0.4
     assert max(kept) > 0.6
     assert {m["tau"] for m in metrics} == {float(trainer.network.tau)}
+
+
+def test_lost_tokens_do_not_reach_the_decoder_and_each_crop_draws_its_own(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "packet_loss.share=0.6", "discriminator.start=1000")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    heard: list[int] = []
+    trainer.network.dec1.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0].shape[0]))
+    batch = Batch(0.1 * torch.randn(4, 8000, generator=torch.Generator().manual_seed(0)), ["a"] * 4)
+    kept = [round(trainer.train_step(batch)["keep_ratio"] * 200) for _ in range(4)]
+    assert all(0 < arrived < sent for arrived, sent in zip(heard, kept, strict=True))
+    assert 0.4 < sum(heard) / sum(kept) < 0.9
+    lost = trainer._lost_steps(batch.audio)
+    assert lost is not None
+    assert len({tuple(own) for own in lost.tolist()}) == 4
+    assert not lost[:, 0].any()
+    assert torch.equal(lost, trainer._lost_steps(batch.audio))  # the same when a run is resumed
+    second = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    second.step = trainer.step
+    second.fabric = SimpleNamespace(global_rank=1)  # type: ignore[assignment]
+    assert torch.equal(second._lost_steps(batch.audio[:2])[0], _third_crop(config, trainer.step))  # type: ignore[index]
+
+
+def _third_crop(config: TrainConfig, step: int) -> torch.Tensor:
+    """What one process draws for crop 2, the first of the second of two processes with two each."""
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    trainer.step = step
+    lost = trainer._lost_steps(torch.zeros(4, 8000))
+    assert lost is not None
+    return lost[2]
+
+
+def test_losses_need_a_decoder_that_fills_masked_steps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"packet_loss\.share = 0\.2; allowed: 0 without upsampler mask"):
+        support.tiny(tmp_path, "packet_loss.share=0.2", "model.upsampler=repeat")
+    with pytest.raises(ConfigError, match=r"packet_loss\.share = 1\.0"):
+        support.tiny(tmp_path, "packet_loss.share=1.0")
 
 
 def test_discriminators_may_have_a_learning_rate_of_their_own(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
-from . import batch, codec, corpus, evaluate, models, recipe, show, train, web
+from . import batch, codec, corpus, evaluate, models, recipe, show, thin, train, web
+from .stream import stream
 
 app = typer.Typer(
     name="dtm-codec",
@@ -45,7 +46,8 @@ def _register(panel: str, *commands: Callable[..., Any]) -> None:
         app.command(rich_help_panel=panel)(command)
 
 
-_register("Codec", codec.encode, codec.decode, codec.info, show.show, models.models)
+_register("Codec", codec.encode, codec.decode, codec.info, thin.thin, show.show, models.models)
+app.add_typer(stream, name="stream", rich_help_panel="Codec")
 _register("Corpus", corpus.tokenize, corpus.detokenize)
 _register("Training", train.train, train.export, train.prepare, train.shard)
 _register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.bench)

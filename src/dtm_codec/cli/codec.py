@@ -12,12 +12,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from .. import validation
 from ..errors import BitstreamError, ModelError
 from . import batch, options
-from .facts import facts_of
+from .facts import facts_of, latency_text
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
+    from ..config import CodecConfig
 
 DTM = ".dtm"
 
@@ -114,10 +116,10 @@ def decode(
     work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
 
     def prepare() -> Callable[[batch.Job], batch.Outcome]:
-        codec_for = _codec_finder(model, device)
+        codec_for = codec_finder(model, device)
 
         def convert(job: batch.Job) -> batch.Outcome:
-            data = _bytes_of(job.read())
+            data = bytes_of(job.read())
             facts = facts_of(inspect(data))
             codec = codec_for(facts.model)
             audio = codec.decode(codec.from_bytes(data))
@@ -141,23 +143,35 @@ def info(
 
     job = batch.Job(None if file == batch.STREAM else Path(file), None)
     try:
-        facts = facts_of(inspect(_bytes_of(job.read())))
+        facts = facts_of(inspect(bytes_of(job.read())))
     except BitstreamError as error:
         raise BitstreamError(f"{job.name}: {error}") from error
     if as_json:
         typer.echo(json.dumps(asdict(facts), indent=2))
         return
+    rows, config = facts.rows, _bundled_config(facts.model)
+    if config is not None:
+        rows.append(("latency", f"{latency_text(config)}, of the bundled {config.name!r} in a stream"))
     table = Table.grid(padding=(0, 2))
-    for label, text in facts.rows:
+    for label, text in rows:
         table.add_row(label, text)
     Console(highlight=False).print(table)
 
 
-def _bytes_of(source: Path | bytes) -> bytes:
+def _bundled_config(model_id: str) -> CodecConfig | None:
+    """Of the bundled model of that name. Its weights are not compared: that would take seconds."""
+    from ..config import CodecConfig
+
+    paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*/config.json"))
+    configs = [validation.load(CodecConfig, path) for path in paths]
+    return next((config for config in configs if config.name == model_id.partition(":")[0]), None)
+
+
+def bytes_of(source: Path | bytes) -> bytes:
     return source if isinstance(source, bytes) else source.read_bytes()
 
 
-def _codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
+def codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
     """From a file's model id to the codec that decodes it: the one asked for, or the bundled one of that id."""
     if model is not None:
         chosen = options.load_codec(model, device)

@@ -31,6 +31,8 @@ def _positive(allowed: str, **units: float) -> Callable[[str], float]:
     return parse
 
 
+bitrate = _positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000)
+
 Model: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -43,7 +45,7 @@ Bitrate: TypeAlias = Annotated[
         "--bitrate",
         "-b",
         metavar="BPS",
-        parser=_positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000),
+        parser=bitrate,
         help="Total bits a second, position bits included, met by each file, unless it is silent: 800, 800bps or 0.8k.",
     ),
 ]

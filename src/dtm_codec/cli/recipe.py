@@ -42,7 +42,7 @@ def run(
         typer.Argument(
             metavar="NAME",
             help="all, or: main, ffr-vfr, rate-distortion, listening, masking, codebook, selectors, probing, mls; "
-            "or a YAML file of your own.",
+            "beyond the paper: losses, thinning; or a YAML file of your own.",
             show_default=False,
         ),
     ],

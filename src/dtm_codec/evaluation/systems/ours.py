@@ -4,6 +4,7 @@
 `bitrate` (total bps), `token_rate` (Hz) and `tau`, and `selector`, `s_max`, `features` to swap the selector. With
 `bitrate` or `token_rate` each utterance meets the rate; with `calibrate=MANIFEST` beside them one tau serves all
 utterances, found so that this set as a whole meets the rate (paper Section 4.1). Without any: the tau of training.
+`thin=500` drops tokens from what was encoded, down to so many bits a second.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SELECTOR = ("selector", "s_max", "features")
 
 class DTM(System):
     def __init__(self, spec: Spec) -> None:
-        spec.allow_options((*_RATES, *_SELECTOR, "calibrate"))
+        spec.allow_options((*_RATES, *_SELECTOR, "calibrate", "thin"))
         if spec.argument is None:
             raise ConfigError("dtm: which model? allowed: dtm:NAME, dtm:FOLDER, dtm:OWNER/NAME, dtm:random:PRESET")
         self.codec = DTMCodec.from_pretrained(spec.argument)
@@ -42,8 +43,11 @@ class DTM(System):
         }
         self.selector = _selector(config.selector, spec.options)
         self.name = spec.text
+        thin = spec.options.get("thin")
+        self.thin = None if thin is None else positive_number(thin, f"{spec.name}: thin")
         changes = [f"{key} {spec.options[key]}" for key in _SELECTOR if key in spec.options]
         changes += [_RATES[key].format(value) for key, value in self.rate.items()]
+        changes += [] if self.thin is None else [f"thinned to {self.thin:g} bps"]
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
         kind = "FFR" if self.selector.name == "stride" else "VFR"
         # models at their own rates make the paper's two curves; one model at several rates makes a curve of its own
@@ -67,7 +71,7 @@ class DTM(System):
         """With the tau that calibration has found."""
         if "calibrate" not in self._spec.options:
             return self.name
-        kept = {key: value for key, value in self._spec.options.items() if key in _SELECTOR}
+        kept = {key: value for key, value in self._spec.options.items() if key in (*_SELECTOR, "thin")}
         return replace(self._spec, options=kept | {"tau": repr(self.rate["tau"])}).text
 
     @property
@@ -82,6 +86,8 @@ class DTM(System):
     def encode(self, audio: Samples) -> Coded:
         """Bits as Eq. 5 counts them; written: mask and tokens of the compact file, without its header."""
         encoded = self.codec.encode(audio, SAMPLE_RATE, selector=self.selector, **self.rate)
+        if self.thin is not None:
+            encoded = self.codec.thin(encoded, bitrate=self.thin)
         info = encoded.to_file("compact", self.codec.token_model).info
         return Coded(encoded, audio.size, encoded.bits, info.mask_bits + info.token_bits_written)
 
