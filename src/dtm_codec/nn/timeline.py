@@ -34,3 +34,11 @@ class Timeline:
                 lengths.append(inside)
             begin += length
         return Timeline(tuple(lengths), self.positions[start:stop])
+
+    def filled(self, multiple: int) -> Timeline:
+        """The same sequences, and one more that fills the steps up to a multiple."""
+        tail = -self.positions.shape[0] % multiple
+        if not tail:
+            return self
+        filling = torch.arange(tail, device=self.positions.device)
+        return Timeline((*self.lengths, tail), torch.cat([self.positions, filling]))

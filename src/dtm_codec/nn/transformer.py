@@ -105,10 +105,14 @@ class TransformerStack(nn.Module):
 
     def forward(self, x: Tensor, timeline: Timeline) -> Tensor:
         """x: (S, D) -> (S, D)"""
-        plan = AttentionPlan.build(timeline, self.window, self.head_dim, self.rope_base, self.lookahead)
+        # Whole blocks of attention, and the residual stream in one precision: a compiled block needs no second form.
+        filled = timeline.filled(self.window)
+        plan = AttentionPlan.build(filled, self.window, self.head_dim, self.rope_base, self.lookahead)
+        steps = x.shape[0]
+        x = F.pad(x.to(self.norm.weight.dtype), (0, 0, 0, filled.positions.shape[0] - steps))
         for block in self.blocks:
             x = block(x, plan)
-        normed: Tensor = self.norm(x)
+        normed: Tensor = self.norm(x)[:steps]
         return normed
 
     def in_pieces(self, x: Tensor, timeline: Timeline, piece: int) -> Tensor:
