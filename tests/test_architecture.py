@@ -13,10 +13,22 @@ import dtm_codec
 
 PACKAGE = Path(dtm_codec.__file__).parent
 
-GROUND = {"config", "errors", "files", "grouping", "layout", "optional", "specs", "speech", "validation", "workers"}
+GROUND = {
+    "config",
+    "errors",
+    "files",
+    "grouping",
+    "layout",
+    "optional",
+    "specs",
+    "speech",
+    "threads",
+    "validation",
+    "workers",
+}
 FIGURES = {"intervals", "metrics", "plotting", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "hub"}
+CORE = {"codec", "network", "piecewise", "hub"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

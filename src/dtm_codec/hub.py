@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import safetensors
 import safetensors.torch
@@ -32,6 +33,12 @@ TOKEN_MODEL_PREFIX = "token_model."
 TRAINING_ONLY = ("quantizer.idle",)
 """State that inference has no use for."""
 
+BITRATES = "trained_bitrates"
+"""Key of config.json beside those of the network: it says how well the weights do, not what they are."""
+
+Bitrates: TypeAlias = tuple[float, float]
+"""Total bits a second between which a model was trained."""
+
 RANDOM_SEED = 0
 """Of the weights of 'random:PRESET', so that two processes make the same model."""
 
@@ -44,6 +51,7 @@ class LoadedModel:
     tensors: dict[str, Tensor] | None
     token_model: TokenModel | None
     origin: str
+    bitrates: Bitrates | None = None
 
     @cached_property
     def model_id(self) -> str:
@@ -106,9 +114,11 @@ def read_folder(folder: Path) -> LoadedModel:
         if not path.is_file():
             raise ModelError(f"{str(folder)!r} is no model folder: it has no {path.name}")
     try:
-        config = CodecConfig.from_dict(json.loads(config_path.read_text()))
+        values = json.loads(config_path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{config_path}: not JSON ({error})") from None
+    bitrates = _bitrates(values.pop(BITRATES, None)) if isinstance(values, dict) else None
+    config = CodecConfig.from_dict(values)
     try:
         tensors = safetensors.torch.load_file(weights_path)
     except safetensors.SafetensorError as error:
@@ -116,7 +126,16 @@ def read_folder(folder: Path) -> LoadedModel:
     prefix = TOKEN_MODEL_PREFIX
     arrays = {key.removeprefix(prefix): tensors.pop(key).numpy() for key in sorted(tensors) if key.startswith(prefix)}
     token_model = TokenModel.from_arrays(arrays) if arrays else None
-    return LoadedModel(config, tensors, token_model, str(folder))
+    return LoadedModel(config, tensors, token_model, str(folder), bitrates)
+
+
+def _bitrates(value: Any) -> Bitrates | None:
+    if value is None:
+        return None
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(x) in (int, float) for x in value)
+    if not numbers or not 0 < value[0] <= value[1] < math.inf:
+        raise ConfigError(f"{BITRATES} = {value!r}; allowed: the lowest and the highest number of bits a second")
+    return float(value[0]), float(value[1])
 
 
 def fill(network: Network, tensors: dict[str, Tensor], origin: str) -> None:
@@ -141,7 +160,13 @@ def fill(network: Network, tensors: dict[str, Tensor], origin: str) -> None:
             tensor.copy_(tensors[name])
 
 
-def save(network: Network, token_model: TokenModel | None, folder: str | PathLike[str], dtype: torch.dtype) -> str:
+def save(
+    network: Network,
+    token_model: TokenModel | None,
+    folder: str | PathLike[str],
+    dtype: torch.dtype,
+    bitrates: Bitrates | None = None,
+) -> str:
     """Write a model folder and return the id of what was written."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -150,7 +175,8 @@ def save(network: Network, token_model: TokenModel | None, folder: str | PathLik
     statistics = {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
     with atomic_path(path / WEIGHTS_FILE) as temporary:
         safetensors.torch.save_file(weights | statistics, temporary)
-    write_atomically(path / CONFIG_FILE, (json.dumps(network.config.to_dict(), indent=2) + "\n").encode())
+    values = network.config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
+    write_atomically(path / CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
     return _model_id(network.config, weights)
 
 
