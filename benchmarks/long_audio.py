@@ -73,7 +73,7 @@ def main() -> None:
                     worst = max(worst, peaks.max())
                     print(
                         f"{command[0]} {minutes:g} min: peak {peaks.min():.0f} ... {peaks.max():.0f} MB in "
-                        f"{options.runs} runs, {np.median(clock):.1f} s, {np.median(processor):.1f} s of processor time",
+                        f"{options.runs} runs, {np.median(clock):.1f} s, {np.median(processor):.1f} s of processor",
                         flush=True,
                     )
     finally:
