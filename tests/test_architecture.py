@@ -24,12 +24,13 @@ GROUND = {
     "optional",
     "specs",
     "speech",
+    "threads",
     "validation",
     "workers",
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "hub", "live"}
+CORE = {"codec", "network", "piecewise", "hub", "live"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

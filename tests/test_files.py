@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dtm_codec import files, locks
-from dtm_codec.files import atomic_path, remove_leftovers, write_atomically
+from dtm_codec.files import atomic_path, printable, remove_leftovers, write_atomically
 from dtm_codec.locks import LOCK_FILE, FolderInUseError, folder_in_use
 
 WRITER = """
@@ -137,3 +138,36 @@ def test_a_folder_is_free_again_after_an_error(tmp_path: Path) -> None:
                 pytest.fail("it is given twice in one process")
             raise ZeroDivisionError
     assert names(tmp_path) == set()
+
+
+def _claim(path: Path, number: int, ready: object, wins: object) -> None:
+    with atomic_path(path, overwrite=False) as temporary:
+        temporary.write_text(str(number))
+        ready.wait()  # type: ignore[attr-defined]
+    wins.put(number)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_several_writers_of_a_new_file_one_succeeds(
+    tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:
+
+        def refuse(*names: object) -> None:
+            raise PermissionError(1, "no hard links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+    context = multiprocessing.get_context("fork")
+    ready, wins = context.Barrier(4), context.Queue()
+    writers = [context.Process(target=_claim, args=(tmp_path / "x", i, ready, wins)) for i in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(writer.exitcode for writer in writers) == [0, 1, 1, 1]
+    assert (tmp_path / "x").read_text() == str(wins.get())
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_what_would_steer_a_terminal_is_written_out() -> None:
+    assert printable("a\x1b[31mb\rc\u202ed\udcff ä 音") == "a\\x1b[31mb\\rc\\u202ed\\udcff ä 音"

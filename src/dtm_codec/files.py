@@ -27,8 +27,10 @@ _cleaned: set[str] = set()
 
 
 @contextmanager
-def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: str | PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
     """A temporary name beside `path`, with its suffix; renamed to `path` if the block succeeds, else removed.
+
+    Without `overwrite`, `FileExistsError` if `path` is there by then: of several processes, one succeeds.
 
     It is locked while it is written. The first file that a process writes to a folder clears away the unlocked ones:
     they are of processes that were killed.
@@ -48,7 +50,10 @@ def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
             temporary.chmod(mode)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.replace(target)
+        if overwrite:
+            temporary.replace(target)
+        else:
+            _rename_to_new(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
         close_locked(lock)
@@ -61,6 +66,22 @@ def remove_leftovers(folder: Path) -> None:
         for path, match in found:
             if match[1] == _MACHINE or time.time() - path.stat().st_mtime > _FORSAKEN_S:
                 remove_if_unlocked(path)
+
+
+def _rename_to_new(temporary: Path, target: Path) -> None:
+    """Rename, unless there is a file of that name."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: claim the name, then replace what claims it
+        target.open("xb").close()
+        temporary.replace(target)
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: what would steer it, as file names can, is written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def walk(folder: Path, leave_out: Path | None = None) -> Iterator[Path]:
@@ -94,9 +115,9 @@ def files_under(folder: Path, suffixes: Collection[str]) -> list[Path]:
     return [path for path in walk(folder) if path.suffix.lower() in suffixes and path.is_file()]
 
 
-def write_atomically(path: str | PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | PathLike[str], data: bytes, *, overwrite: bool = True) -> None:
     """Write `data` to `path`, whole or not at all."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, overwrite=overwrite) as temporary:
         temporary.write_bytes(data)
 
 

@@ -305,10 +305,10 @@ def test_two_inputs_never_share_an_output(run: Run, speech: Path, model: Path) -
 def test_a_failure_half_way_leaves_no_file(
     run: Run, speech: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full_disk(path: Path, data: bytes) -> int:
-        raise OSError(28, "No space left on device", str(path))
+    def full_disk(file: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    monkeypatch.setattr("os.fsync", full_disk)
     result = run("encode", "speech.wav", "-m", model)
     assert result.code == 2
     assert "No space left on device" in result.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dtm_codec.nn.attention import AttentionPlan, windowed_attention
+from dtm_codec.nn.pieces import Rows, in_pieces
 from dtm_codec.nn.timeline import Timeline
 from dtm_codec.nn.transformer import TransformerStack, rotate
 
@@ -117,12 +120,21 @@ def test_nothing_beyond_the_look_ahead_counts(ahead: int) -> None:
     assert difference[19] > 0 or ahead == 0
 
 
-@given(lengths=LENGTHS, piece=st.sampled_from([8, 16, 40]))
+@given(lengths=LENGTHS, piece=st.sampled_from([8, 16, 40]), block=st.sampled_from([1, 7, 1000]), begin=st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_a_stack_in_pieces_equals_the_whole(stack: TransformerStack, lengths: tuple[int, ...], piece: int) -> None:
+def test_a_stack_in_pieces_equals_the_whole(
+    stack: TransformerStack, lengths: tuple[int, ...], piece: int, block: int, begin: bool
+) -> None:
     x, timeline = torch.randn(sum(lengths), 16), timeline_of(lengths)
+    skipped = 16 if begin and len(x) > 48 else 0  # begin at row 48, with a reach of 16 before it
+    first = 48 - skipped if skipped else 0
+    blocks = zip(x[first:].split(block), timeline.positions[first:].split(block), strict=True)
     with torch.no_grad():
-        torch.testing.assert_close(stack.in_pieces(x, timeline, piece), stack(x, timeline), atol=1e-5, rtol=1e-5)
+        pieces = list(in_pieces(stack, itertools.starmap(Rows, blocks), piece, before=skipped))
+        whole = stack(x, timeline)[first + skipped :]
+    torch.testing.assert_close(torch.cat([rows.values for rows in pieces]), whole, atol=1e-5, rtol=1e-5)
+    assert torch.equal(torch.cat([rows.positions for rows in pieces]), timeline.positions[first + skipped :])
+    assert max(len(rows.values) for rows in pieces) <= piece + stack.reach
 
 
 @given(lengths=LENGTHS)
@@ -147,7 +159,7 @@ def test_late_in_a_long_recording_angles_are_as_exact_as_at_its_start() -> None:
 def test_a_timeline_is_cut_and_thinned_with_its_sequences() -> None:
     timeline = timeline_of((3, 1, 4))
     assert timeline.positions.tolist() == [0, 1, 2, 0, 0, 1, 2, 3]
-    piece = timeline.slice(2, 6)
+    piece = Timeline.of(timeline.positions[2:6])
     assert (piece.lengths, piece.positions.tolist()) == ((1, 1, 2), [2, 0, 0, 1])
     kept = timeline.kept(torch.tensor([1, 0, 1, 1, 1, 0, 0, 1]).bool())
     assert (kept.lengths, kept.positions.tolist()) == ((2, 1, 2), [0, 2, 0, 0, 3])

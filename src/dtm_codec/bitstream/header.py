@@ -16,6 +16,8 @@ from ..layout import Layout
 
 MAGIC = b"DTM"
 VERSION = 2
+SIGNATURE_BYTES = 4
+"""What `check_signature` looks at."""
 RELEASES = {1: "0.1"}
 """Which releases of the package read the versions that this one does not."""
 

@@ -13,7 +13,8 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
-from . import batch, codec, corpus, evaluate, models, recipe, show, thin, train, web
+from ..threads import let_threads_sleep
+from . import batch, codec, corpus, evaluate, models, recipe, show, streams, thin, train, web
 from .stream import stream
 
 app = typer.Typer(
@@ -58,6 +59,8 @@ app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. What a user can get wrong is one line on stderr and exit code 2."""
+    streams.replace_closed()
+    let_threads_sleep()
     try:
         app(args=arguments)
     except (DTMCodecError, OSError) as error:

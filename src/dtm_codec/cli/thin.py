@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from . import batch, options
-from .codec import DTM, bytes_of, codec_finder
+from . import batch, jobs, options
+from .codec import DTM, codec_finder
 from .facts import facts_of
 
 
@@ -43,23 +43,23 @@ def thin(
     as_json: options.Json = False,
 ) -> None:
     """Drop tokens from .dtm files down to a rate; needs neither the audio nor encoding again."""
-    from ..bitstream.container import inspect
+    from ..bitstream.container import MAX_BYTES, inspect
 
     rate = options.one_rate(bitrate, token_rate, None)
     if bitrate is None and token_rate is None:
         raise typer.BadParameter("to which rate?", param_hint="--bitrate / --token-rate")
-    work = batch.plan(inputs, output, batch.Conversion((DTM,), (DTM,), beside=".thin.dtm"))
+    work = jobs.plan(inputs, output, jobs.Conversion((DTM,), (DTM,), beside=".thin.dtm"))
 
-    def prepare() -> Callable[[batch.Job], batch.Outcome]:
+    def prepare() -> Callable[[batch.Task], batch.Outcome]:
         codec_for = codec_finder(model, "cpu")
 
-        def convert(job: batch.Job) -> batch.Outcome:
-            data = bytes_of(job.read())
+        def convert(task: batch.Task) -> batch.Outcome:
+            data = task.content(MAX_BYTES)
             before = facts_of(inspect(data))
             codec = codec_for(before.model)
             thinned = codec.thin(codec.from_bytes(data), bitrate=rate["bitrate"], token_rate=rate["token_rate"])
             file = thinned.to_file("raw" if raw else "compact", codec.token_model)
-            job.write(file.data)
+            task.write(file.data)
             facts = facts_of(file.info)
             line = f"{before.total_bps:.0f} -> {facts.rate_line}, {len(file.data)} bytes"
             return batch.Outcome(line, asdict(facts) | {"bytes": len(file.data), "bps_before": before.total_bps})

@@ -114,15 +114,3 @@ class TransformerStack(nn.Module):
             x = block(x, plan)
         normed: Tensor = self.norm(x)[:steps]
         return normed
-
-    def in_pieces(self, x: Tensor, timeline: Timeline, piece: int) -> Tensor:
-        """The same as `forward` in memory for about `piece` steps: each piece is computed with its reach around it."""
-        total = x.shape[0]
-        if total <= piece + 2 * self.reach:
-            return self.forward(x, timeline)
-        output = torch.empty_like(x)
-        for start in range(0, total, piece):
-            begin, end = max(0, start - self.reach), min(total, start + piece + self.reach)
-            part = self.forward(x[begin:end], timeline.slice(begin, end))
-            output[start : start + piece] = part[start - begin :][:piece]
-        return output

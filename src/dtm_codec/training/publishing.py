@@ -50,12 +50,20 @@ def export(
     state = checkpoints.load(path)
     config = CodecConfig.from_dict(state["config"]["model"])
     codec = averaged_codec(replace(config, name=name or config.name), state["average"])
+    codec.trained_bitrates = _bitrates(codec, state["config"].get("controller", {}).get("jitter", 0.0))
     if data is not None:
         codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes)
     model_id = codec.save_pretrained(folder, dtype)
     if full:
         checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)
     return model_id
+
+
+def _bitrates(codec: DTMCodec, jitter: float) -> tuple[float, float]:
+    """Total bits a second between which the jitter of tau has led training: tokens are as many as tau is small."""
+    ratios = (codec.config.keep_ratio * math.exp(-jitter), min(1.0, codec.config.keep_ratio * math.exp(jitter)))
+    low, high = (codec.layout.bitrate(ratio * codec.config.frame_rate) for ratio in ratios)
+    return round(low), round(high)
 
 
 def averaged_codec(config: CodecConfig, weights: dict[str, Tensor]) -> DTMCodec:
