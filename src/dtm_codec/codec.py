@@ -29,6 +29,7 @@ from .live.decoder import StreamDecoder
 from .live.encoder import StreamEncoder
 from .live.latency import packet_steps
 from .live.packets import StreamFormat
+from .live.thinning import StreamThinner
 from .network import Network
 from .piecewise import Sound, Stage1, Statistics
 from .rate.calibration import calibrate
@@ -244,12 +245,22 @@ class DTMCodec:
     def stream_decoder(self, start: bytes, *, wait: int = 0) -> StreamDecoder:
         """Packets to speech while they come in. start: `StreamEncoder.start` of the sender; wait: packets to hold back
         for one that is missing, before it is given up."""
+        return StreamDecoder(self.network, self._stream_format(start), wait)
+
+    def stream_thinner(
+        self, start: bytes, *, bitrate: float | None = None, token_rate: float | None = None
+    ) -> StreamThinner:
+        """Packets to packets of a lower rate, without their audio. start: `StreamEncoder.start` of the sender"""
+        vectors, request = self.network.quantizer.vectors(), RateRequest(bitrate, token_rate)
+        return StreamThinner(vectors, self._stream_format(start), request)
+
+    def _stream_format(self, start: bytes) -> StreamFormat:
         form = StreamFormat.from_start(start)
         if form.model_id != self.model_id:
             raise ModelError(f"a stream of model {form.model_id!r}; this is model {self.model_id!r}")
         if form.layout != self.layout:
             raise ModelError(f"a stream with {form.layout}; allowed: {self.layout}")
-        return StreamDecoder(self.network, form, wait)
+        return form
 
     # Files
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from live_support import encode_in, tiny, usual_tau
 
 from dtm_codec import DTMCodec
@@ -85,7 +87,7 @@ def test_a_long_loss_is_silence_of_its_length_and_costs_nothing(
 ) -> None:
     start, packets = stream
     form = StreamFormat.from_start(start)
-    far = Packet(1000, np.eye(1, 8, dtype=bool)[0], np.array([5]))
+    far, next_to_it = (Packet(n, np.eye(1, 8, dtype=bool)[0], np.array([5])) for n in (999, 1000))
     decoder = codec.stream_decoder(start)
     computed = 0
     forward = codec.network.head.forward
@@ -96,10 +98,66 @@ def test_a_long_loss_is_silence_of_its_length_and_costs_nothing(
         return forward(x, *arguments, **more)
 
     monkeypatch.setattr(codec.network.head, "forward", counted)
-    samples = np.concatenate([decoder.push(packets[0]), decoder.push(form.write(far)), decoder.flush()])
+    sent = (packets[0], form.write(far), form.write(next_to_it))
+    samples = np.concatenate([*map(decoder.push, sent), decoder.flush()])
     assert samples.size == 1001 * 1280
     assert not samples[4 * 16_000 : -1280].any()
     assert computed < 300  # steps: 2 s and the two packets
+
+
+def test_one_packet_out_of_nowhere_does_not_derail_a_stream(codec: DTMCodec, stream: tuple[bytes, list[bytes]]) -> None:
+    start, packets = stream
+    form = StreamFormat.from_start(start)
+    plain, bothered = codec.stream_decoder(start), codec.stream_decoder(start)
+    for i, packet in enumerate(packets):
+        forged = form.write(Packet((i * 331 + 500) % 1500 + 200, np.ones(8, bool), np.arange(8)))
+        assert bothered.push(forged).size == 0 or i == 0
+        if i == 0:  # before the first packet there is no telling; begin again
+            bothered = codec.stream_decoder(start)
+        assert np.array_equal(bothered.push(packet), plain.push(packet))
+
+
+def test_a_sender_that_begins_anew_is_heard(codec: DTMCodec, stream: tuple[bytes, list[bytes]]) -> None:
+    start, packets = stream
+    form = StreamFormat.from_start(start)
+    decoder = codec.stream_decoder(start)
+    mask = np.eye(1, 8, dtype=bool)[0]
+    for n in range(300, 303):
+        decoder.push(form.write(Packet(n, mask, np.array([n]))))
+    heard = np.concatenate([decoder.push(packet) for packet in packets])
+    assert decoder.dropped == 1  # the first of the new ones, which no other confirmed yet
+    assert heard.size >= 32_000 - 1280
+    assert heard.size <= 32_000 + 3 * 1280
+
+
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_any_packets_in_any_order_are_played_or_refused(
+    codec: DTMCodec, stream: tuple[bytes, list[bytes]], data: st.DataObject
+) -> None:
+    start, packets = stream
+    form = StreamFormat.from_start(start)
+    decoder = codec.stream_decoder(start, wait=data.draw(st.integers(0, 3)))
+    sent = samples = 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        kind = data.draw(st.sampled_from(["sound", "sealed", "bytes", "lost"]))
+        if kind == "lost":
+            samples += decoder.lost(data.draw(st.integers(0, 3))).size
+            continue
+        packet = data.draw(st.sampled_from(packets) if kind == "sound" else st.binary(max_size=40))
+        if kind == "sealed":  # with a check that fits
+            flags = data.draw(st.integers(0, 0xFFF)) << 4
+            packet = (flags << 8 | form._check(flags, packet)).to_bytes(3, "big") + packet
+        try:
+            played = decoder.push(packet)
+        except BitstreamError:
+            continue
+        sent += 1
+        assert np.isfinite(played).all()
+        samples += played.size
+    samples += decoder.flush().size
+    assert samples <= 1280 * (decoder.received + decoder.given_up)
+    assert decoder.received + decoder.dropped <= sent
 
 
 def test_sequence_numbers_begin_again(codec: DTMCodec) -> None:

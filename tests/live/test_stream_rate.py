@@ -15,7 +15,7 @@ from live_support import encode_in, joined, parsed, tiny
 
 from dtm_codec import PRESETS, DTMCodec, Layout, preset
 from dtm_codec.config import SelectorConfig
-from dtm_codec.errors import RateError
+from dtm_codec.errors import BitstreamError, RateError
 from dtm_codec.live.latency import latency_of
 from dtm_codec.live.losses import draw_losses
 from dtm_codec.live.rate import Budget, CausalPLE
@@ -162,3 +162,21 @@ def test_thinning_refuses_more_than_there_is_and_fixed_rates(codec: DTMCodec, sp
     fixed = tiny("s-ffr-50")
     with pytest.raises(RateError, match="fixed-rate"):
         fixed.thin(fixed.encode(speech, 16_000), bitrate=400)
+
+
+def test_a_relay_thins_packets_to_the_rate(codec: DTMCodec, speech: np.ndarray) -> None:
+    encoder = codec.stream_encoder(bitrate=800)
+    packets = encode_in([np.resize(speech, 128_000)], encoder)
+    thinner = codec.stream_thinner(encoder.start, bitrate=500)
+    thinned = [thinner.push(packet) for packet in packets]
+    before, after = parsed(encoder, packets), parsed(encoder, thinned)
+    mask, _ = joined(after)
+    assert (14 * mask.sum() + mask.size) / 8 == pytest.approx(500, rel=0.05)
+    for a, b in zip(before, after, strict=True):
+        assert (a.sequence, a.last_samples) == (b.sequence, b.last_samples)
+        assert not b.mask[~a.mask].any()
+        assert np.array_equal(a.codes[b.mask[a.mask]], b.codes)
+    with pytest.raises(BitstreamError):
+        thinner.push(packets[0] + b"\0")
+    with pytest.raises(RateError, match="to no rate"):
+        codec.stream_thinner(encoder.start)

@@ -40,11 +40,12 @@ class StreamDecoder:
         self.given_up = 0
         """Packets that did not come in time."""
         self.dropped = 0
-        """Packets that came twice or too late."""
+        """Packets that came twice or too late, or out of nowhere."""
         self._network, self._wait = network, wait
         self._next: int | None = None  # whose turn it is; counts on where sequence numbers begin again
         self._held: dict[int, Packet] = {}
         self._synthesis: Synthesis | None = None  # None: nothing was heard yet, or not for long
+        self._stranger: int | None = None  # sequence number that would confirm one that came out of nowhere
         self._missing = 0  # packets since the last that came
         self._most_missing = math.ceil(MAX_CONCEALED_SECONDS * network.config.frame_rate / form.steps)
         self._ended = False
@@ -58,12 +59,21 @@ class StreamDecoder:
             raise BitstreamError(f"code {packet.codes.max()}; allowed: 0 ... {size - 1}")
         expected = packet.sequence if self._next is None else self._next  # a stream is joined at any packet
         ahead = (packet.sequence - expected + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2
+        restarted = _NOTHING
+        if abs(ahead) > self._most_missing:
+            # Far from where the stream is. One such packet may be forged or noise; a second that follows it is not.
+            confirmed, self._stranger = packet.sequence == self._stranger, (packet.sequence + 1) % SEQUENCES
+            if confirmed and ahead < 0 and not self._ended:  # the sender has begun anew
+                restarted = np.concatenate([self._play(0), self._finish()])
+                expected, ahead = packet.sequence, 0
+            elif not confirmed:
+                ahead = -1
         if self._ended or ahead < 0 or expected + ahead in self._held:
             self.dropped += 1
-            return _NOTHING
+            return restarted
         self._next = expected
         self._held[expected + ahead] = packet
-        return self._play(self._wait)
+        return np.concatenate([restarted, self._play(self._wait)])
 
     def lost(self, packets: int = 1) -> Samples:
         """Give up the next packets: it is known that they will not come."""
