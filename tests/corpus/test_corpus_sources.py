@@ -225,7 +225,8 @@ def test_the_fingerprint_sees_a_file_replaced_by_one_of_equal_size(manifest, tmp
             tar.add(manifest.parent / "0" / "utt00.wav", "a.wav")
     before = open_source(corpus, tmp_path / "listing.jsonl", compare).fingerprint
     data = changed.read_bytes()
-    changed.with_name("new").write_bytes(data[:-100] + bytes(100))
+    middle = len(data) // 2
+    changed.with_name("new").write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
     changed.with_name("new").replace(changed)
     assert open_source(corpus, tmp_path / "listing.jsonl", compare).fingerprint != before
     changed.write_bytes(data)

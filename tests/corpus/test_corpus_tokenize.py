@@ -20,6 +20,7 @@ from dtm_codec import Encoded, Layout, ModelError, RateError
 from dtm_codec.corpus import CorpusError, tokenize
 from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
+from dtm_codec.files import _MACHINE
 from dtm_codec.speech.audio import read_audio
 from dtm_codec.speech.utterance import Failure, Utterance
 
@@ -225,7 +226,7 @@ def test_a_second_run_does_nothing_again(manifest, tmp_path, tiny_model):
     out = tmp_path / "out"
     tokenize(manifest, out, model=tiny_model, shard_size=4)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (out / "data").iterdir()}
-    (out / "data" / ".train-00000-of-00003-x.parquet").write_bytes(b"left over from a kill")
+    (out / "data" / f".{_MACHINE}{'0' * 12}.parquet").write_bytes(b"left over from a kill")
     summary = tokenize(manifest, out, model=tiny_model)
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (out / "data").iterdir()} == before
     assert summary.progress.report.utterances == 0

@@ -72,7 +72,8 @@ class ShardPlan:
             write_atomically(path, (json.dumps(asdict(plan), indent=1) + "\n").encode())
         elif before != plan:
             name = next(f.name for f in fields(cls) if getattr(before, f.name) != getattr(plan, f.name))
-            values = "" if name == "parts" else f" {getattr(before, name)}, not {getattr(plan, name)}"
+            old, new = (_plain(getattr(made, name)) for made in (before, plan))
+            values = "" if name == "parts" else f" {old}, not {new}"
             changed = "; a file was added, removed or written anew" if name == "corpus" else ""
             allowed = "use the same to go on, or another folder"
             raise CorpusError(f"{folder} was begun with {name}{values}{changed}; {allowed}")
@@ -89,3 +90,7 @@ class ShardPlan:
         """The shards and their files, named as `datasets` names those of a split."""
         for index, part in enumerate(self.parts):
             yield Shard(part, folder / f"train-{index:05d}-of-{len(self.parts):05d}.parquet")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
