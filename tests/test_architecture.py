@@ -16,7 +16,7 @@ PACKAGE = Path(dtm_codec.__file__).parent
 GROUND = {"config", "errors", "files", "grouping", "layout", "optional", "specs", "speech", "validation", "workers"}
 FIGURES = {"intervals", "metrics", "plotting", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "hub"}
+CORE = {"codec", "network", "hub", "refinement"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

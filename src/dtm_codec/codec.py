@@ -6,7 +6,7 @@ Stage-1 vectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -26,6 +26,7 @@ from .grouping import grouped
 from .network import Network
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
+from .refinement import Refiner, check_effort
 from .selectors import Selector, build
 from .selectors.stride import Stride
 from .speech.audio import Samples, as_mono, check_sample_rate, resample
@@ -56,6 +57,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: Callable[[float], None] | None = None,
     ) -> list[Encoded]: ...
 
     @overload
@@ -68,6 +71,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: Callable[[float], None] | None = None,
     ) -> Encoded: ...
 
     def encode(
@@ -79,6 +84,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: Callable[[float], None] | None = None,
     ) -> Encoded | list[Encoded]:
         """Speech to tokens.
 
@@ -89,16 +96,23 @@ class DTMCodec:
         within 2 % of what the model has.
         token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
         selector: another selector than the model's, by name or configuration.
+        effort: how many other codes are tried for every token, to come nearer to the original (`refinement.py`);
+        0 takes the encoder's own. Files and decoder are the same.
+        on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
         request = RateRequest(bitrate, token_rate, tau)
+        steps = check_effort(effort)
+        refiner = Refiner(self.network, steps) if steps else None
         check_sample_rate(sample_rate)
         chosen = self._selector_config(selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
         signals = [resample(as_mono(x), sample_rate, self.config.sample_rate) for x in utterances]
+        if refiner and on_progress:
+            refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
         encoded = [
             e
             for group in grouped(signals, lambda x: self.layout.steps(x.size), self.network.piece)
-            for e in self._encode_group(group, chosen, request)
+            for e in self._encode_group(group, chosen, request, refiner)
         ]
         return encoded if isinstance(audio, list | tuple) else encoded[0]
 
@@ -242,18 +256,22 @@ class DTMCodec:
         return selector
 
     @torch.inference_mode()
-    def _encode_group(self, signals: list[Samples], chosen: SelectorConfig, request: RateRequest) -> list[Encoded]:
+    def _encode_group(
+        self, signals: list[Samples], chosen: SelectorConfig, request: RateRequest, refiner: Refiner | None
+    ) -> list[Encoded]:
         """Encode a few short utterances, or one long one."""
         z1, features, timeline = self.network.analyse([torch.from_numpy(x) for x in signals], chosen.features)
         masks, layouts = self._select(signals, torch.split(features, list(timeline.lengths)), chosen, request)
         mask = torch.cat(masks)
         z1_kept = self.network.down(z1, mask)
         del z1, features  # the largest tensors of a long utterance
-        codes = self.network.quantize(z1_kept, mask, timeline).cpu().numpy()
-        ends, model_id = np.cumsum([int(own.sum()) for own in masks])[:-1], self.model_id
+        codes = torch.split(self.network.quantize(z1_kept, mask, timeline), [int(own.sum()) for own in masks])
+        if refiner:
+            codes = tuple(map(refiner, map(torch.from_numpy, signals), codes, masks))
+        model_id = self.model_id
         return [
-            Encoded(own_codes, own_mask.cpu().numpy(), signal.size, model_id, layout)
-            for own_codes, own_mask, signal, layout in zip(np.split(codes, ends), masks, signals, layouts, strict=True)
+            Encoded(own_codes.cpu().numpy(), own_mask.cpu().numpy(), signal.size, model_id, layout)
+            for own_codes, own_mask, signal, layout in zip(codes, masks, signals, layouts, strict=True)
         ]
 
     def _select(

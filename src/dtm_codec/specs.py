@@ -52,6 +52,13 @@ class Spec:
         return value
 
 
+def whole_number(text: str, where: str) -> int:
+    """A whole number >= 0 that stands in a name; `where` is what an error calls it."""
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{where} = {text!r}; allowed: a whole number >= 0")
+    return int(text)
+
+
 def positive_number(text: str, where: str) -> float:
     """A number > 0 that stands in a name; `where` is what an error calls it."""
     try:

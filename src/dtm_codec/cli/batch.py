@@ -144,7 +144,12 @@ class Outcome:
     record: dict[str, Any]
 
 
-def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: bool, as_json: bool) -> None:
+Report = Callable[[float], None]
+"""Takes how much of a job is done, 0 ... 1, where a job takes so long that one wants to know."""
+Convert = Callable[[Job, Report], Outcome]
+
+
+def run(work: Plan, prepare: Callable[[], Convert], *, force: bool, as_json: bool) -> None:
     """Do all jobs, report each on stderr, and exit with 1 if one of several failed, 2 if the only one did.
 
     `prepare` loads what all jobs need, once, and only if a job is left that may write its output.
@@ -155,14 +160,15 @@ def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: b
     refusals = dict(_refusals(work.jobs, force))
     convert = prepare() if len(refusals) < len(work.jobs) else None
     records = []
-    with _progress(console, len(work.jobs)) as advance:
-        for job in work.jobs:
+    with _progress(console, len(work.jobs)) as show:
+        for number, job in enumerate(work.jobs):
+            show(number)
             record: dict[str, Any] = {"input": str(job.source or STREAM), "output": str(job.target or STREAM)}
             try:
                 if job in refusals:
                     raise refusals[job]
                 assert convert is not None
-                outcome = convert(job)
+                outcome = convert(job, lambda done, before=number: show(before + done))
                 record |= outcome.record
                 console.print(f"{job.name} -> {job.target or 'standard output'}: {outcome.line}", markup=False)
             except (DTMCodecError, OSError) as error:
@@ -170,7 +176,6 @@ def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: b
                 located = "" if job.name in record["error"] else f"{job.name}: "
                 console.print(f"{located}{record['error']}", markup=False, style="red")
             records.append(record)
-            advance()
     failures = sum("error" in record for record in records)
     if as_json:
         typer.echo(json.dumps(records, indent=2))
@@ -206,9 +211,13 @@ def _refusals(jobs: Sequence[Job], force: bool) -> Iterator[tuple[Job, FileError
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    """A bar for several files on a terminal; nothing for one, or in a log."""
+def _progress(console: Console, total: int) -> Iterator[Callable[[float], None]]:
+    """A bar for several files on a terminal, and for one that reports how far it is; nothing in a log."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=total < 2 or not console.is_terminal) as progress:
-        task = progress.add_task("files", total=total)
-        yield lambda: progress.advance(task)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("files", total=total, visible=total > 1)
+
+        def show(done: float) -> None:
+            progress.update(task, completed=done, visible=total > 1 or done > 0)
+
+        yield show

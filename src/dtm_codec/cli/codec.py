@@ -42,6 +42,7 @@ def encode(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    effort: options.Effort = 0,
     device: options.Device = "cpu",
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
@@ -55,13 +56,15 @@ def encode(
     rate = options.one_rate(bitrate, token_rate, tau)
     work = batch.plan(inputs, output, batch.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
-    def prepare() -> Callable[[batch.Job], batch.Outcome]:
+    def prepare() -> batch.Convert:
         codec = options.load_codec(model, device)
 
-        def convert(job: batch.Job) -> batch.Outcome:
+        def convert(job: batch.Job, report: batch.Report) -> batch.Outcome:
             source = job.read()
             audio, _ = read_audio(source, codec.config.sample_rate)
-            encoded = codec.encode(audio, codec.config.sample_rate, **rate, selector=selector)
+            encoded = codec.encode(
+                audio, codec.config.sample_rate, **rate, selector=selector, effort=effort, on_progress=report
+            )
             file = encoded.to_file("raw" if raw else "compact", codec.token_model)
             job.write(file.data)
             facts, original = facts_of(file.info), audio_info(source)
@@ -113,10 +116,10 @@ def decode(
 
     work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
 
-    def prepare() -> Callable[[batch.Job], batch.Outcome]:
+    def prepare() -> batch.Convert:
         codec_for = _codec_finder(model, device)
 
-        def convert(job: batch.Job) -> batch.Outcome:
+        def convert(job: batch.Job, report: batch.Report) -> batch.Outcome:
             data = _bytes_of(job.read())
             facts = facts_of(inspect(data))
             codec = codec_for(facts.model)

@@ -66,6 +66,15 @@ Tau: TypeAlias = Annotated[
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
 ]
+Effort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Steps of search for codes that sound nearer to the original: better, and slower with every step. "
+        "0 takes the encoder's own.",
+    ),
+]
 Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]

@@ -22,6 +22,7 @@ from ..config import CodecConfig
 from ..errors import DTMCodecError
 from ..network import CodecOutput, Network
 from ..nn.mel_distance import MultiScaleMelDistance
+from ..nn.pitch_tracking import PitchTracker, pitch_loss
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
@@ -35,7 +36,6 @@ from .fine_tuning import initialize_from
 from .fsdp import split, split_optimizer, whole, whole_parameter
 from .listeners import build_listeners
 from .optim import Average, build_optimizer, set_lr
-from .pitch import PitchTracker
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Trainer:
             "quantizer": output.quantizer_loss * share,
         }
         if pitch is not None and output.pitch_logits is not None:
-            terms["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
+            terms["pitch"] = pitch_loss(output.pitch_logits, pitch)
         if self.spectral_loss is not None:
             terms["spectral"] = self.spectral_loss(output.audio, audio)
         for turn, (name, listener) in enumerate(self.listeners.items()):
