@@ -2,8 +2,13 @@
 
 The encoder's codes are a guess in one pass. The search tries others by decoding them: in each round every token gets
 one other code to try, a near neighbour down the gradient of the distance to the original. Tokens far enough apart are
-tried in one decoding, and a token keeps its new code if the speech around it came nearer to the original. The distance
-is what the decoder was trained with: mel spectra and pitch. Mask, weights and file format stay as they are.
+tried in one decoding, and a token keeps its new code if the speech around it came near enough to the original to be
+worth the move. The distance is what the decoder was trained with: mel spectra and pitch. Mask, weights and file format
+stay as they are.
+
+As in training, a source-filter head follows the pitch of the original meanwhile, and its own is judged by the cross
+entropy. Otherwise every pitch that changes would move all pulses after it, and where a predicted pitch is a little off,
+noise would seem nearer to the original than harmonics beside the true ones.
 
 The search depends on the utterance alone: neither on what is encoded beside it, nor on the pieces that the network
 computes in. Long audio is searched in windows from left to right, each with fixed codes around it.
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,7 +29,6 @@ from torch.nn import functional as F
 from .errors import ConfigError
 from .network import Network
 from .nn.mel_distance import MultiScaleMelDistance
-from .nn.pitch import Pulses
 from .nn.pitch_tracking import PitchTracker, pitch_distance
 from .nn.resampling import segment_of
 from .nn.timeline import Timeline
@@ -33,7 +38,10 @@ APART = 6
 REACH = 3
 """Steps before and after a token's segment in which it is judged."""
 STRIDE = 0.3
-"""How far down the gradient other codes are looked for: about where the next code is, 0.29 away on average."""
+"""How far down the gradient other codes are looked for: in `small`, the nearest code is 0.29 away on average."""
+MOVE_COST = 0.3
+"""What a code must bring per step and squared distance from the encoder's choice. Without it, three times as many codes
+change for half as much again of the gain, and speech sounds less natural (docs/results.md)."""
 MEL_WINDOWS = (256, 512, 1024, 2048)
 """Samples. Shorter ones hear single pulses, whose places are not sent."""
 PITCH_WEIGHT = 0.3
@@ -87,7 +95,8 @@ class Refiner:
         audio = F.pad(signal.to(mask.device), (0, total * hop - signal.numel()))
         utterance = _Utterance(audio, codes.clone(), mask.clone())  # autograd refuses tensors of inference mode
         for start, stop in _cut(total):
-            _Window(self, utterance, start, stop).search(lambda size=stop - start: self._on_searched(size))
+            searched = partial(self._on_searched, stop - start)
+            utterance.codes = _Window(self, utterance, start, stop).search(searched)
         return utterance.codes
 
 
@@ -98,21 +107,17 @@ def _cut(total: int) -> Iterator[tuple[int, int]]:
 
 
 class _Utterance:
-    """What is known of an utterance while its windows are searched."""
-
     def __init__(self, audio: Tensor, codes: Tensor, mask: Tensor) -> None:
         """audio: (N hop,), codes: (K,), mask: (N,)"""
         self.audio, self.codes, self.mask = audio, codes, mask
         self.starts, self.segments = mask.nonzero().squeeze(1), segment_of(mask)
-        self.pulses = Pulses(*(torch.zeros(mask.numel(), dtype=torch.float64, device=mask.device) for _ in range(2)))
-        """The pulse train of each step that has been searched: the next window goes on from there."""
+        self.stops = torch.cat([self.starts[1:], self.starts.new_tensor([mask.numel()])])
 
 
 class _Heard(NamedTuple):
     audio: Tensor
     """(1, T)"""
     pitch_logits: Tensor | None
-    pulses: Pulses | None
 
 
 class _Window:
@@ -124,35 +129,31 @@ class _Window:
         device = mask.device
         low, end = max(0, start - CONTEXT), min(mask.numel(), stop + CONTEXT)
         begin = max(int(starts[segments[low]]), low - CONTEXT)  # whole segments, unless one is very long
-        self.first, last = int(segments[begin]), int(segments[end - 1]) + 1
-        self.tokens = slice(self.first, last)
+        first, last = int(segments[begin]), int(segments[end - 1]) + 1
+        self.tokens = slice(first, last)
         bounds = torch.searchsorted(starts, torch.tensor([start, stop], device=device)).tolist()
         self.free = torch.arange(*bounds, device=device)
         self.mask = mask[begin:end].clone()
         self.mask[0] = True  # of a very long segment, the part in here
         self.timeline = Timeline((end - begin,), torch.arange(begin, end, device=device))
         by_rank = self.network.config.stage2_positions == "rank"
-        times = torch.arange(self.first, last, device=device) if by_rank else starts[self.tokens]
-        self.kept = Timeline((last - self.first,), times)
-        # Pitch that is off at the edge of the context would shift all pulses after it: hear only what is well inside.
-        self.hear_from, self.hear_to = max(begin, start - HEARD), min(end, stop + HEARD)
-        self.heard = slice(self.hear_from - begin, self.hear_to - begin)
-        before = self.hear_from - 1
-        self.state = Pulses(*(x[before : before + 1] for x in utterance.pulses)) if before >= 0 else None
+        times = torch.arange(first, last, device=device) if by_rank else starts[self.tokens]
+        self.kept = Timeline((last - first,), times)
+        hear_from, hear_to = max(begin, start - HEARD), min(end, stop + HEARD)
+        self.heard = slice(hear_from - begin, hear_to - begin)
         hop = self.network.config.hop_length
-        original = utterance.audio[self.hear_from * hop : self.hear_to * hop]
+        original = utterance.audio[hear_from * hop : hear_to * hop]
         self.padding = (0, max(0, max(MEL_WINDOWS) - original.numel()))
         self.log_mels = refiner.mel.log_mels(F.pad(original, self.padding)[None])
         self.pitch = None if refiner.tracker is None else refiner.tracker(original[None])
-        stops = torch.cat([starts[1:], starts.new_tensor([mask.numel()])])
-        self.judged_from = (starts - self.hear_from - REACH).clamp(min=0)
-        self.judged_to = (stops - self.hear_from + REACH).clamp(max=self.hear_to - self.hear_from)
-        self.least = torch.inf
+        self.judged_from = (starts - hear_from - REACH).clamp(min=0)
+        self.judged_to = (utterance.stops - hear_from + REACH).clamp(max=hear_to - hear_from)
 
-    def search(self, on_round: Callable[[], None]) -> None:
-        """Leaves the best codes that it has heard, and their pulses, in the utterance."""
+    def search(self, on_round: Callable[[], None]) -> Tensor:
+        """Codes of the whole utterance, in this window the best that were heard. -> (K,)"""
         codes = self.utterance.codes.clone()
         tries = torch.zeros_like(codes)
+        best, least = codes.clone(), torch.inf
         for _ in range(self.refiner.rounds):
             if self.free.numel() > 0:  # not so within a long silence
                 points = self.refiner.vectors[codes[self.tokens]].requires_grad_()
@@ -160,43 +161,40 @@ class _Window:
                     heard = self._decode(points)
                     distance = self._distance(heard)
                 (gradient,) = torch.autograd.grad(distance, points)
-                self._keep_if_best(codes, heard, distance)
+                if distance < least:
+                    best, least = codes.clone(), float(distance)
                 self._try_others(codes, tries, gradient, heard)
             on_round()
-        heard = self._decode(self.refiner.vectors[codes[self.tokens]])
-        self._keep_if_best(codes, heard, self._distance(heard))
-
-    def _keep_if_best(self, codes: Tensor, heard: _Heard, distance: Tensor) -> None:
-        if distance >= self.least:
-            return
-        self.least = float(distance)
-        self.utterance.codes = codes.clone()
-        if heard.pulses is not None:
-            for whole, part in zip(self.utterance.pulses, heard.pulses, strict=True):
-                whole[self.hear_from : self.hear_to] = part.detach()
+        last = self._distance(self._decode(self.refiner.vectors[codes[self.tokens]]))
+        return codes if last < least else best
 
     def _try_others(self, codes: Tensor, tries: Tensor, gradient: Tensor, heard: _Heard) -> None:
-        """One other code for every token; those that bring the speech around them nearer go into `codes`.
+        """One other code for every token; those that are worth it go into `codes`.
 
-        Pulses stay where they are meanwhile: one pitch that changes would move all pulses after it. What a code does to
-        pitch is judged by the cross entropy.
+        tries: (K,) codes that each token has tried in vain; gradient: (tokens, d); heard: what `codes` sound like
         """
-        pitch = None if heard.pulses is None else heard.pulses.pitch.detach().float()
         present = self._distances(heard)
         for offset in range(APART):
             some = self.free[offset::APART]
             if some.numel() == 0:
                 continue
+            others = self._candidates(codes[some], gradient[some - self.tokens.start], tries[some])
             trial = codes.clone()
-            trial[some] = self._candidates(codes[some], gradient[some - self.first], tries[some])
-            others = self._distances(self._decode(self.refiner.vectors[trial[self.tokens]], pitch))
-            change = F.pad((others - present).double().cumsum(0), (1, 0))
+            trial[some] = others
+            distances = self._distances(self._decode(self.refiner.vectors[trial[self.tokens]]))
+            change = F.pad((distances - present).double().cumsum(0), (1, 0))
             low, high = self.judged_from[some], self.judged_to[some]
-            better = change[high] < change[low]
-            tries[some] = torch.where(better, 0, tries[some] + 1)
-            codes[some] = torch.where(better, trial[some], codes[some])
-            changed = torch.zeros_like(change).index_add(0, low, better.double()).index_add(0, high, -better.double())
-            present = torch.where(changed.cumsum(0)[:-1] > 0, others, present)
+            cost = MOVE_COST * (self._moved(some, others) - self._moved(some, codes[some])) * (high - low)
+            worth = change[high] - change[low] + cost < 0
+            codes[some] = torch.where(worth, others, codes[some])
+            tries[some] = torch.where(worth, 0, tries[some] + 1)
+            within = torch.zeros_like(change).index_add(0, low, worth.double()).index_add(0, high, -worth.double())
+            present = torch.where(within.cumsum(0)[:-1] > 0, distances, present)
+
+    def _moved(self, some: Tensor, codes: Tensor) -> Tensor:
+        """Squared distance of codes from what the encoder chose for some tokens. -> (S,)"""
+        vectors = self.refiner.vectors
+        return (vectors[codes] - vectors[self.utterance.codes[some]]).square().sum(-1)
 
     def _candidates(self, codes: Tensor, gradient: Tensor, tries: Tensor) -> Tensor:
         """The code nearest to a point down the gradient; after each try in vain, the next nearest. -> (S,)"""
@@ -207,13 +205,14 @@ class _Window:
         nearest = nearness.topk(min(int(tries.max()) + 1, vectors.shape[0] - 1)).indices
         return nearest.gather(1, tries[:, None].clamp(max=nearest.shape[1] - 1)).squeeze(1)
 
-    def _decode(self, points: Tensor, pitch: Tensor | None = None) -> _Heard:
-        """What the tokens of the window sound like. points: (K, d); pitch: to follow instead of its own"""
+    def _decode(self, points: Tensor) -> _Heard:
+        """What the tokens of the window sound like. points: (K, d)"""
         network = self.network
         h = network.dec1(network.quantizer.project_out(points), self.kept)
         y = network.dec2(network.up(h, self.mask), self.timeline)[self.heard]
-        frames, pitch_logits, pulses = network.head(y, self.timeline.positions[self.heard], pitch, self.state)
-        return _Heard(network.head.synthesize(frames[None]), pitch_logits, pulses)
+        pitch = None if self.pitch is None else self.pitch.hertz.flatten()
+        frames, pitch_logits, _ = network.head(y, self.timeline.positions[self.heard], pitch)
+        return _Heard(network.head.synthesize(frames[None]), pitch_logits)
 
     def _distance(self, heard: _Heard) -> Tensor:
         """From the original, a scalar with gradient."""
@@ -224,9 +223,8 @@ class _Window:
 
     def _distances(self, heard: _Heard) -> Tensor:
         """The same of each step. -> (N,)"""
-        hop = self.network.config.hop_length
-        distances = self.refiner.mel.over_time(F.pad(heard.audio, self.padding), self.log_mels, hop)
-        distances = distances[: self.hear_to - self.hear_from]
+        steps, hop = self.heard.stop - self.heard.start, self.network.config.hop_length
+        distances = self.refiner.mel.over_time(F.pad(heard.audio, self.padding), self.log_mels, hop)[:steps]
         if heard.pitch_logits is not None and self.pitch is not None:
             distances = distances + PITCH_WEIGHT * pitch_distance(heard.pitch_logits, self.pitch)
         return distances

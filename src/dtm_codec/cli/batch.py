@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def run(work: Plan, prepare: Callable[[], Convert], *, force: bool, as_json: boo
                 if job in refusals:
                     raise refusals[job]
                 assert convert is not None
-                outcome = convert(job, lambda done, before=number: show(before + done))
+                outcome = convert(job, partial(_show_part, show, number))
                 record |= outcome.record
                 console.print(f"{job.name} -> {job.target or 'standard output'}: {outcome.line}", markup=False)
             except (DTMCodecError, OSError) as error:
@@ -183,6 +184,10 @@ def run(work: Plan, prepare: Callable[[], Convert], *, force: bool, as_json: boo
         console.print(f"{len(records) - failures} of {len(records)} files done, {failures} failed")
     if failures:
         raise typer.Exit(1 if work.is_batch else 2)
+
+
+def _show_part(show: Report, before: int, done: float) -> None:
+    show(before + done)
 
 
 def describe(error: DTMCodecError | OSError) -> str:

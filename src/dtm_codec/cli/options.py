@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 import typer
 
 from ..config import SelectorName
+from ..errors import ConfigError
+from ..specs import whole_number
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -29,6 +31,13 @@ def _positive(allowed: str, **units: float) -> Callable[[str], float]:
         return value
 
     return parse
+
+
+def _whole(text: str) -> int:
+    try:
+        return whole_number(str(text), "N")
+    except ConfigError:
+        raise typer.BadParameter(f"{text!r}; allowed: a whole number >= 0") from None
 
 
 Model: TypeAlias = Annotated[
@@ -70,8 +79,8 @@ Effort: TypeAlias = Annotated[
     int,
     typer.Option(
         metavar="N",
-        min=0,
-        help="Steps of search for codes that sound nearer to the original: better, and slower with every step. "
+        parser=_whole,
+        help="Other codes to try for every token, to come nearer to the original: better words, and slower with each. "
         "0 takes the encoder's own.",
     ),
 ]

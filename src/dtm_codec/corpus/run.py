@@ -89,7 +89,7 @@ def tokenize(
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
     bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
     Without any of the three: the model's tau. selector: another rule than the model's own.
-    effort: steps of search for better codes (`DTMCodec.encode`).
+    effort: other codes to try for every token (`DTMCodec.encode`).
     workers: processes, default one a core, or one with a GPU; with `ray`, actors at most, default no limit.
     ray: address of a Ray cluster, 'auto' for the one that is running, 'local' to start one here.
     shard_size: utterances in a file; the default follows from their number.

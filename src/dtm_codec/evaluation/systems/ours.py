@@ -2,7 +2,7 @@
 
 `dtm:MODEL?bitrate=800` where MODEL is a bundled name, a folder, a hub id or random:PRESET. Options: at most one of
 `bitrate` (total bps), `token_rate` (Hz) and `tau`, `selector`, `s_max`, `features` to swap the selector, and `effort`,
-steps of search for better codes. With `bitrate` or `token_rate` each utterance meets the rate; with
+how many other codes are tried for each token. With `bitrate` or `token_rate` each utterance meets the rate; with
 `calibrate=MANIFEST` beside them one tau serves all utterances, found so that this set as a whole meets the rate (paper
 Section 4.1). Without any: the tau of training.
 """
