@@ -30,12 +30,6 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-@pytest.fixture
-def free_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Codes say little in an untrained network: no move would be worth its cost."""
-    monkeypatch.setattr(refinement, "MOVE_COST", 0.0)
-
-
 def tiny(name: str = "s-vfr-50", **changes: object) -> DTMCodec:
     torch.manual_seed(0)
     return DTMCodec(replace(preset(name), **(TINY | changes)))  # type: ignore[arg-type]

@@ -40,8 +40,8 @@ REACH = 3
 STRIDE = 0.3
 """How far down the gradient other codes are looked for: in `small`, the nearest code is 0.29 away on average."""
 MOVE_COST = 0.15
-"""What a code must bring per step and squared distance from the encoder's choice. Without it, twice as many codes change
-for nothing more in PESQ and STOI, and speech sounds less natural (docs/experiments.md)."""
+"""What a code must bring per step and squared distance from the encoder's choice. Without it, twice as many codes
+change for nothing more in PESQ and STOI, and speech sounds less natural (docs/experiments.md)."""
 MEL_WINDOWS = (256, 512, 1024, 2048)
 """Samples. Shorter ones hear single pulses, whose places are not sent."""
 PITCH_WEIGHT = 0.3

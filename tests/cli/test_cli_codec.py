@@ -65,11 +65,12 @@ def test_the_command_line_gives_what_the_python_api_gives(run: Run, speech: Path
     np.testing.assert_allclose(read_audio("speech.decoded.wav")[0], codec.decode(expected).clip(-1, 1), atol=1e-4)
 
 
+@pytest.mark.usefixtures("free_moves")
 def test_effort_is_that_of_the_python_api(run: Run, speech: Path, model: Path) -> None:
     codec = DTMCodec.from_pretrained(model)
     audio, rate = read_audio(speech)
-    expected = codec.encode(audio, rate, bitrate=700, effort=4)
-    assert run("encode", "speech.wav", "-m", model, "-b", 700, "--effort", 4).code == 0
+    expected = codec.encode(audio, rate, bitrate=700, effort=1)
+    assert run("encode", "speech.wav", "-m", model, "-b", 700, "--effort", 1).code == 0
     assert codec.load("speech.dtm") == expected
     assert expected != codec.encode(audio, rate, bitrate=700)
     for wrong in ("-1", "1.5", "much"):
