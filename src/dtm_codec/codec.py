@@ -101,8 +101,8 @@ class DTMCodec:
         on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
         request = RateRequest(bitrate, token_rate, tau)
-        steps = check_effort(effort)
-        refiner = Refiner(self.network, steps) if steps else None
+        rounds = check_effort(effort)
+        refiner = Refiner(self.network, rounds) if rounds else None
         check_sample_rate(sample_rate)
         chosen = self._selector_config(selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
