@@ -35,6 +35,7 @@ from .piecewise import Sound, Stage1, Statistics
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
 from .rate.thinning import thinned
+from .refinement import Refiner, check_effort
 from .selectors import Selector, build
 from .selectors.stride import Stride
 from .speech.audio import (
@@ -44,6 +45,7 @@ from .speech.audio import (
     audio_info,
     check_level,
     check_sample_rate,
+    read_audio,
     resample,
     stream_audio,
 )
@@ -86,6 +88,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress | None = None,
     ) -> list[Encoded]: ...
 
     @overload
@@ -98,6 +102,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress | None = None,
     ) -> Encoded: ...
 
     def encode(
@@ -109,6 +115,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress | None = None,
     ) -> Encoded | list[Encoded]:
         """Speech to tokens.
 
@@ -119,16 +127,24 @@ class DTMCodec:
         within 2 % of what the model has.
         token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
         selector: another selector than the model's, by name or configuration.
+        effort: how many other codes are tried for every token, to come nearer to the original (`refinement.py`);
+        0 takes the encoder's own. Files and decoder are the same.
+        on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
         request = RateRequest(bitrate, token_rate, tau)
+        rounds = check_effort(effort)
+        refiner = Refiner(self.network, rounds) if rounds else None
         check_sample_rate(sample_rate)
         chosen = self._selector_config(selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
         signals = [resample(check_level(as_mono(x)), sample_rate, self.config.sample_rate) for x in utterances]
+        if refiner and on_progress:
+            refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
         encoded = []
         for group in grouped(signals, lambda x: self.layout.steps(x.size), self.network.piece):
             sounds: list[Sound] = [partial(iter, [signal]) for signal in group]
-            encoded += self._encode_group(sounds, sum(x.size for x in group), chosen, request)
+            own = self._encode_group(sounds, sum(x.size for x in group), chosen, request)
+            encoded += [self._refined(e, x, refiner) for e, x in zip(own, group, strict=True)] if refiner else own
         return encoded if isinstance(audio, list | tuple) else encoded[0]
 
     def encode_file(
@@ -139,10 +155,18 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
         on_progress: OnProgress = _unwatched,
     ) -> Encoded:
-        """The same for an audio file of any length, which is read block by block. on_progress: gets 0 ... 1"""
+        """The same for an audio file of any length, which is read block by block. on_progress: gets 0 ... 1
+
+        With `effort`, its samples are held: the search goes back to them.
+        """
         request = RateRequest(bitrate, token_rate, tau)
+        if check_effort(effort):
+            audio, rate = read_audio(source, self.config.sample_rate)
+            asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau}
+            return self.encode(audio, rate, **asked, selector=selector, effort=effort, on_progress=on_progress)
         chosen, rate, info = self._selector_config(selector), self.config.sample_rate, audio_info(source)
         samples = -(-info.num_samples * rate // info.sample_rate)
         return self._encode_group([partial(stream_audio, source, rate)], samples, chosen, request, on_progress)[0]
@@ -386,6 +410,10 @@ class DTMCodec:
                 np.split(codes, ends), masks, stage1.num_samples, layouts, strict=True
             )
         ]
+
+    def _refined(self, encoded: Encoded, signal: Samples, refiner: Refiner) -> Encoded:
+        codes = refiner(torch.from_numpy(signal), self._tensor(encoded.codes), self._tensor(encoded.mask))
+        return replace(encoded, codes=codes.cpu().numpy())
 
     def _select(
         self, num_samples: list[int], statistics: list[Tensor], selector: Selector, request: RateRequest

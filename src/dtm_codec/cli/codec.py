@@ -47,6 +47,7 @@ def encode(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    effort: options.Effort = 0,
     device: options.Device = "cpu",
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
@@ -67,7 +68,7 @@ def encode(
         def convert(task: batch.Task) -> batch.Outcome:
             source = task.source()
             original = audio_info(source)
-            encoded = codec.encode_file(source, **rate, selector=selector, on_progress=task.on_progress)
+            encoded = codec.encode_file(source, **rate, selector=selector, effort=effort, on_progress=task.on_progress)
             file = encoded.to_file("raw" if raw else "compact", codec.token_model)
             task.write(file.data)
             facts = facts_of(file.info)

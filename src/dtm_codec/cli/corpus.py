@@ -30,6 +30,7 @@ def tokenize(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    effort: options.Effort = 0,
     workers: Annotated[
         int | None,
         typer.Option(help="Processes; with --ray, actors at most.", show_default="one a core; with --ray, no limit"),
@@ -69,6 +70,7 @@ def tokenize(
             device=device,
             **rate,
             selector=selector,
+            effort=effort,
             workers=workers,
             ray=ray,
             shard_size=shard_size,

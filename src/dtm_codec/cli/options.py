@@ -10,6 +10,8 @@ import typer
 
 from .. import threads
 from ..config import SelectorName
+from ..errors import ConfigError
+from ..specs import whole_number
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -33,6 +35,14 @@ def _positive(allowed: str, **units: float) -> Callable[[str], float]:
 
 
 bitrate = _positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000)
+
+
+def _whole(text: str) -> int:
+    try:
+        return whole_number(str(text), "N")
+    except ConfigError:
+        raise typer.BadParameter(f"{text!r}; allowed: a whole number >= 0") from None
+
 
 Model: TypeAlias = Annotated[
     str | None,
@@ -68,6 +78,15 @@ Tau: TypeAlias = Annotated[
 ]
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
+]
+Effort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        parser=_whole,
+        help="Other codes to try for every token, to come nearer to the original: better words, and slower with each. "
+        "0 takes the encoder's own.",
+    ),
 ]
 Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
 MaxHours: TypeAlias = Annotated[

@@ -45,6 +45,7 @@ class ShardPlan:
     parts: tuple[Part, ...]
     token_rate: int | float | None = None
     selector: str | None = None
+    effort: int = 0
 
     @classmethod
     def settle(
@@ -57,7 +58,7 @@ class ShardPlan:
     ) -> ShardPlan:
         """Make the plan and write it into `folder`, or check that it is the one that was written there before.
 
-        asked: bitrate, token_rate, tau and selector, as `DTMCodec.encode` takes them.
+        asked: bitrate, token_rate, tau, selector and effort, as `DTMCodec.encode` takes them.
         """
         if shard_size is not None and shard_size < 1:
             raise CorpusError(f"shard_size = {shard_size}; allowed: >= 1")

@@ -79,6 +79,7 @@ def tokenize(
     token_rate: float | None = None,
     tau: float | None = None,
     selector: SelectorName | None = None,
+    effort: int = 0,
     workers: int | None = None,
     ray: str | None = None,
     shard_size: int | None = None,
@@ -90,6 +91,7 @@ def tokenize(
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
     bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
     Without any of the three: the model's tau. selector: another rule than the model's own.
+    effort: other codes to try for every token (`DTMCodec.encode`).
     workers: processes, default one a core, or one with a GPU; with `ray`, actors at most, default no limit.
     ray: address of a Ray cluster, 'auto' for the one that is running, 'local' to start one here.
     shard_size: utterances in a file; the default follows from their number.
@@ -104,7 +106,7 @@ def tokenize(
         from ..hub import check_device
 
         check_device(device)
-    asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector}
+    asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector, "effort": effort}
     identity = _identify(model, asked)
     asked = {key: value.item() if isinstance(value, np.generic) else value for key, value in asked.items()}  # for JSON
     folder = Path(out).resolve()
@@ -211,6 +213,7 @@ def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, 
         "token_rate": plan.token_rate,
         "tau": model.tau,
         "selector": plan.selector or config.selector.name,
+        "effort": plan.effort,
         "rates": {
             "token_rate": per_second(report.tokens),
             "content_bps": per_second(report.content_bits),

@@ -31,7 +31,7 @@ class TokenizeJob:
     model_id: str
     device: str
     asked: dict[str, Any]
-    """Rate and selector, as `DTMCodec.encode` takes them."""
+    """Rate, selector and effort, as `DTMCodec.encode` takes them."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ..errors import DTMCodecError
 from ..live.losses import draw_losses
 from ..network import CodecOutput, Network
 from ..nn.mel_distance import MultiScaleMelDistance
+from ..nn.pitch_tracking import PitchTrack, PitchTracker, pitch_loss
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
@@ -36,7 +37,6 @@ from .fine_tuning import initialize_from
 from .fsdp import split, split_optimizer, whole, whole_parameter
 from .listeners import build_listeners
 from .optim import Average, build_optimizer, set_lr
-from .pitch import PitchTrack, PitchTracker
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Trainer:
         """How far the output is from what was spoken, by the names of `LossConfig`."""
         distances = {"mel": self.mel_loss(output.audio, audio)}
         if pitch is not None and output.pitch_logits is not None:
-            distances["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
+            distances["pitch"] = pitch_loss(output.pitch_logits, pitch)
         if self.spectral_loss is not None:
             distances["spectral"] = self.spectral_loss(output.audio, audio)
         for turn, (name, listener) in enumerate(self.listeners.items()):
