@@ -1,4 +1,7 @@
-"""Take the pictures of docs/images anew: `python tests/web/take_screenshots.py MODEL docs/images`."""
+"""Take the pictures of docs/images anew: `python tests/web/take_screenshots.py MODEL docs/images`.
+
+Names after it take some of them only: demo, listening, choice, report.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ from selenium.webdriver.common.keys import Keys
 from web_support import ADMIN, served, worse
 
 from dtm_codec import DTMCodec
+from dtm_codec.evaluation.data import read_data
+from dtm_codec.evaluation.report import make_report
+from dtm_codec.evaluation.runner import evaluate
+from dtm_codec.preferences import Choice
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
@@ -50,17 +57,21 @@ def settle(page: Page) -> None:
     page.script("document.activeElement.blur()")
 
 
+def prepared(folder: Path, **options: object) -> RunningTest:
+    (folder / "original").mkdir()
+    audio, rate = read_audio(sample_path())
+    for i, start in enumerate(range(0, 60_000, 15_000)):
+        write_audio(folder / "original" / f"{i}.wav", audio[start : start + 50_000], rate)
+    sources = {name: str(noise) for name, noise in SYSTEMS.items()}
+    title = "Does an adaptive rate sound better?"
+    definition = Definition(str(folder / "original"), sources, title, seed=1, **options)
+    prepare(definition, folder / "test", lambda noise: lambda x, rate: (worse(x, float(noise)), rate))
+    return RunningTest(folder / "test")
+
+
 def listening(page: Page, out: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        (folder / "original").mkdir()
-        audio, rate = read_audio(sample_path())
-        for i, start in enumerate(range(0, 60_000, 15_000)):
-            write_audio(folder / "original" / f"{i}.wav", audio[start : start + 50_000], rate)
-        sources = {name: str(noise) for name, noise in SYSTEMS.items()}
-        definition = Definition(folder / "original", sources, "Does an adaptive rate sound better?", seed=1)
-        prepare(definition, folder / "test", lambda noise: lambda x, rate: (worse(x, float(noise)), rate))
-        running = RunningTest(folder / "test")
+        running = prepared(Path(temporary))
         fill(running)
         with served(create_app(listening=running, admin_token=ADMIN)) as url:
             for name, (width, height, scale) in SIZES.items():
@@ -74,8 +85,55 @@ def listening(page: Page, out: Path) -> None:
         running.store.close()
 
 
-def take(page: Page, url: str) -> None:
-    """To the first trial, some of it rated."""
+def choice(page: Page, out: Path) -> None:
+    """A page of an A/B/X test, and results of one."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        running = prepared(folder, method="abx", pairs=(("VFR 800 bps", "FFR 800 bps"), ("VFR 400 bps", "FFR 400 bps")))
+        rng = np.random.default_rng(0)
+        for name in ("Ada", "Bo", "Chen", "Dana", "Eli", "Fay", "Gus", "Hana"):
+            _, listener = running.store.add_listener(name)
+            for utterance in running.test.utterances:
+                for (first, second), skill in zip(running.test.pairs, (0.6, 0.9), strict=True):
+                    told = (first, second)[rng.random() > skill]
+                    running.store.choose(listener, Choice(listener.label, utterance, first, second, first, told))
+        with served(create_app(listening=running, admin_token=ADMIN)) as url:
+            for name, (width, height, scale) in SIZES.items():
+                page.resize(width, height, scale=scale)
+                enter(page, url)
+                for key in "abx":
+                    page.press(key)
+                page["answers"].find_elements("css selector", "label")[0].click()
+                page.screenshot(out / f"choice-{name}.png", whole=name == "desktop")
+                page.script("localStorage.clear()")
+                page.open(f"{url}/results#token={ADMIN}")
+                page.shows("results")
+                page.screenshot(out / f"preferences-{name}.png")
+        running.store.close()
+
+
+def report(page: Page, model: str, out: Path) -> None:
+    """Codecs on the bundled recordings."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        systems = [f"dtm:{model}?bitrate=1000", f"dtm:{model}?bitrate=700", "codec2:1300", "codec2:700C", "opus:6"]
+        metrics = ["pesq", "stoi", "mcd", "f0-rmse", "vuv"]
+        data = read_data(sample_path().parent)
+        evaluate([*systems, "identity"], metrics, data, folder / "run", source="the bundled samples", save_audio=True)
+        *_, file = make_report([folder / "run"], folder / "report")
+        for name, (width, height, scale) in SIZES.items():
+            page.resize(width, height, scale=scale)
+            page.open(file.as_uri())
+            ready = "return document.querySelectorAll('.example:not([data-ready])').length === 0"
+            page.until(lambda r=ready: page.script(r), "the examples do not load")
+            page.driver.find_elements("css selector", ".hear")[1].click()
+            page.until(lambda: page.script("return document.querySelector('.play').textContent") == "Pause", "no sound")
+            page.script("document.querySelector('.play').click()")
+            page.screenshot(out / f"report-{name}.png", whole=name == "desktop")
+
+
+def enter(page: Page, url: str) -> None:
+    """To the training page."""
     page.open(url)
     page.shows("welcome")
     page["name"].send_keys(Keys.ENTER)
@@ -84,6 +142,11 @@ def take(page: Page, url: str) -> None:
     page.until(lambda: page["volume-done"].is_enabled(), "it does not play")
     page["volume-done"].click()
     page.until(lambda: page.text("page-title") == "Training" and page["page"].is_displayed(), "no training")
+
+
+def take(page: Page, url: str) -> None:
+    """To the first trial, some of it rated."""
+    enter(page, url)
     for index in range(1, 7):
         page.press(str(index))
         page.press(Keys.PAGE_UP)
@@ -112,9 +175,15 @@ def fill(running: RunningTest) -> None:
 
 if __name__ == "__main__":
     model, target = sys.argv[1], Path(sys.argv[2])
+    wanted = sys.argv[3:] or ("demo", "listening", "choice", "report")
     target.mkdir(parents=True, exist_ok=True)
-    with browser() as chromium:
-        demo(chromium, model, target)
-        listening(chromium, target)
-    for path in target.glob("*.png"):
-        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+    with tempfile.TemporaryDirectory() as shots, browser() as chromium:
+        for what in wanted:
+            {
+                "demo": lambda out: demo(chromium, model, out),
+                "listening": lambda out: listening(chromium, out),
+                "choice": lambda out: choice(chromium, out),
+                "report": lambda out: report(chromium, model, out),
+            }[what](Path(shots))
+        for path in sorted(Path(shots).glob("*.png")):
+            Image.open(path).convert("RGB").quantize(256).save(target / path.name, optimize=True)

@@ -78,7 +78,7 @@ def test_an_abx_test_taken_to_the_end_is_what_the_results_say(running: RunningTe
         assert (state["completed"], state["total"]) == (0, 9)  # 3 utterances by 3 pairs
         assert "code" not in state, "not before the end"
         seen = json.dumps(state) + json.dumps(web.get("/api/listening").json())
-        assert not any(name in seen for name in (*SYSTEMS, "utt", REFERENCE))
+        assert not any(name in seen for name in (*SYSTEMS, "utt", f'"{REFERENCE}"'))
         sizes = {len(web.get(f"/api/listening/stimuli/{s}", headers=headers).content) for s in state["trial"]["sounds"]}
         assert len(sizes) == 1
         while trial := state["trial"]:

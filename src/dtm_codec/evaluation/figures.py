@@ -16,6 +16,8 @@ from .paper import curves as paper_curves
 from .summary import MetricInfo, Summary
 
 _OURS = {"DTM-Codec VFR": ("#0b5fa5", "o"), "DTM-Codec FFR": ("#d1495b", "s")}
+_OURS_BY_RATE = (("#0b5fa5", "D"), ("#d1495b", "P"), ("#3f9ad6", "X"))
+"""One model at several rates, or with another selector."""
 _OTHERS = ("#5b8c5a", "#8e6c8a", "#c98b2b", "#3c8d93", "#7a5c3e", "#6b6b6b", "#b0578d")
 _MARKERS = ("^", "v", "D", "P", "X", "*", "<", ">")
 _WITHOUT_RATE = ("Reference", "Low-pass anchor")
@@ -47,7 +49,8 @@ def rate_distortion(
         return None
     names = sorted({series for _, points in panels.values() for series in points}, key=lambda s: (s not in _OURS, s))
     others = zip(cycle(_OTHERS), cycle(_MARKERS), strict=False)
-    styles = {name: _OURS.get(name) or next(others) for name in names}
+    own = cycle(_OURS_BY_RATE)
+    styles = {name: _OURS.get(name) or next(own if name.startswith("DTM-Codec") else others) for name in names}
     drawn: list[Panel] = []
     for (name, _), (info, points) in panels.items():
         label = re.sub(r"[^a-z0-9]+", "-", name.lower())

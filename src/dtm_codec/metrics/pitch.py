@@ -52,7 +52,7 @@ class F0RMSE(_PitchMetric):
     label = "F0 RMSE"
     unit = "Hz"
     decimals = 1
-    definition = "over frames voiced in both"
+    definition = "F0 RMSE over frames voiced in both"
 
     def compare(self, decoded: Pitch, reference: Pitch) -> Score:
         both = (decoded > 0) & (reference > 0)
@@ -67,7 +67,7 @@ class VoicingError(_PitchMetric):
 
     label = "V/UV error"
     unit = "%"
-    definition = "share of frames voiced in one of the two"
+    definition = "V/UV: share of frames voiced in one of the two"
 
     def compare(self, decoded: Pitch, reference: Pitch) -> Score:
         return Score(100 * float(np.mean((decoded > 0) != (reference > 0))), weight=float(reference.size))

@@ -51,7 +51,7 @@ def match(folder: Path, ids: Iterable[str]) -> Matching:
     both is compared, where only one file and one utterance have it.
     """
     if not folder.is_dir():
-        raise DataError(f"{str(folder)!r} is no folder; allowed: a folder of audio files ({', '.join(READ_SUFFIXES)})")
+        raise DataError(f"{folder} is no folder; allowed: a folder of audio files ({', '.join(READ_SUFFIXES)})")
     by_path: dict[str, Path] = {}
     by_name: dict[str, list[Path]] = defaultdict(list)
     for path in files_under(folder, READ_SUFFIXES):

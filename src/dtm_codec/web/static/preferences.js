@@ -9,6 +9,7 @@ const names = ({ first, second }, method) => (method === "abx" ? `${first} / ${s
 
 export function showPreferences(results, method) {
   byId("preferences").hidden = false;
+  byId("preferences").querySelector("h1").textContent = method === "abx" ? "Told apart" : "Preferences";
   byId("preferences-hint").textContent =
     method === "abx"
       ? "How often X was told right; guessing gives 50 %. p: of so much or more by guessing."
