@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import BitstreamError, RateError
 from ..rate.request import RateRequest
+from ..rate.thinning import TOKEN_LENGTH
 from ..selectors.distances import cosine
 from .packets import StreamFormat
 from .rate import Budget, CausalPLE
@@ -44,7 +45,7 @@ class StreamThinner:
         stays, mask = [], packet.mask.copy()
         for step, kept in enumerate(packet.mask):
             if kept:
-                mask[step] = self._chooser.keep(next(lengths))
+                mask[step] = self._chooser.keep(TOKEN_LENGTH + next(lengths))
                 stays.append(bool(mask[step]))
             else:
                 self._chooser.pass_over()

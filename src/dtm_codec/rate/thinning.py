@@ -1,7 +1,8 @@
 """Fewer tokens without the audio: Path Length Equalization over what the codes stand for.
 
 The tokens of an utterance are points of the codebook. Those are kept at which the path from token to token has grown by
-tau, as Algorithm 1 of the paper keeps frames.
+tau, as Algorithm 1 of the paper keeps frames. Every token adds a length of its own to the path: the encoder has already
+placed tokens where speech changes, so each of them says something, also where two codes lie close together.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from ..layout import Layout
 from ..selectors import PLE
 from .calibration import calibrate
 from .request import RateRequest
+
+TOKEN_LENGTH = 1.0
+"""What a token adds to the path beside its distance, which is from 0 to 2. Chosen on dev speech at 500 bps. Without it,
+thinned speech is clearly less intelligible than with every so many-th token; with it, the two are on a par."""
 
 
 def thinned(
@@ -33,7 +38,6 @@ def thinned(
     points = vectors[torch.from_numpy(codes)].cpu()
     selector = PLE()
     statistics = selector.statistics(points)
-    # A token that repeats the one before adds no length, and PLE could not keep all; a hair's breadth lets it.
-    statistics = statistics.double() + 1e-6
+    statistics = statistics.double() + TOKEN_LENGTH
     mask: npt.NDArray[np.bool_] = selector.keep(statistics, calibrate(selector, [statistics], target).tau).numpy()
     return mask
