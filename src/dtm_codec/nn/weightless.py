@@ -24,7 +24,8 @@ class Weightless(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         options = dict(kwargs or {})
-        if func in _MAKERS and options.get("device") is None:
+        is_constant = options.get("device") is not None or options.get("generator") is not None
+        if func in _MAKERS and not is_constant:
             sizes = args[:1] if func is torch.full else args
             return torch.empty(*sizes, dtype=options.get("dtype"), device="meta")
         if args and isinstance(args[0], Tensor) and args[0].is_meta and _only_sets_values(func):
