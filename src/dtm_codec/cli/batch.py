@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Job:
 
     source: Path | None
     target: Path | None
+    report: Callable[[float], None] = field(default=lambda done: None, compare=False)
+    """Takes how much of the job is done, 0 ... 1, where it takes so long that one wants to know."""
 
     @property
     def name(self) -> str:
@@ -145,12 +147,7 @@ class Outcome:
     record: dict[str, Any]
 
 
-Report = Callable[[float], None]
-"""Takes how much of a job is done, 0 ... 1, where a job takes so long that one wants to know."""
-Convert = Callable[[Job, Report], Outcome]
-
-
-def run(work: Plan, prepare: Callable[[], Convert], *, force: bool, as_json: bool) -> None:
+def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: bool, as_json: bool) -> None:
     """Do all jobs, report each on stderr, and exit with 1 if one of several failed, 2 if the only one did.
 
     `prepare` loads what all jobs need, once, and only if a job is left that may write its output.
@@ -169,7 +166,7 @@ def run(work: Plan, prepare: Callable[[], Convert], *, force: bool, as_json: boo
                 if job in refusals:
                     raise refusals[job]
                 assert convert is not None
-                outcome = convert(job, partial(_show_part, show, number))
+                outcome = convert(replace(job, report=partial(_show_part, show, number)))
                 record |= outcome.record
                 console.print(f"{job.name} -> {job.target or 'standard output'}: {outcome.line}", markup=False)
             except (DTMCodecError, OSError) as error:
@@ -186,7 +183,7 @@ def run(work: Plan, prepare: Callable[[], Convert], *, force: bool, as_json: boo
         raise typer.Exit(1 if work.is_batch else 2)
 
 
-def _show_part(show: Report, before: int, done: float) -> None:
+def _show_part(show: Callable[[float], None], before: int, done: float) -> None:
     show(before + done)
 
 

@@ -56,14 +56,14 @@ def encode(
     rate = options.one_rate(bitrate, token_rate, tau)
     work = batch.plan(inputs, output, batch.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
-    def prepare() -> batch.Convert:
+    def prepare() -> Callable[[batch.Job], batch.Outcome]:
         codec = options.load_codec(model, device)
 
-        def convert(job: batch.Job, report: batch.Report) -> batch.Outcome:
+        def convert(job: batch.Job) -> batch.Outcome:
             source = job.read()
             audio, _ = read_audio(source, codec.config.sample_rate)
             encoded = codec.encode(
-                audio, codec.config.sample_rate, **rate, selector=selector, effort=effort, on_progress=report
+                audio, codec.config.sample_rate, **rate, selector=selector, effort=effort, on_progress=job.report
             )
             file = encoded.to_file("raw" if raw else "compact", codec.token_model)
             job.write(file.data)
@@ -116,10 +116,10 @@ def decode(
 
     work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
 
-    def prepare() -> batch.Convert:
+    def prepare() -> Callable[[batch.Job], batch.Outcome]:
         codec_for = _codec_finder(model, device)
 
-        def convert(job: batch.Job, report: batch.Report) -> batch.Outcome:
+        def convert(job: batch.Job) -> batch.Outcome:
             data = _bytes_of(job.read())
             facts = facts_of(inspect(data))
             codec = codec_for(facts.model)

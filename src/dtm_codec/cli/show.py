@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,13 +45,13 @@ def show(
         raise typer.BadParameter(f"{start} and {seconds}; allowed: numbers", param_hint="--start / --seconds")
     work = batch.plan([audio], output, batch.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
 
-    def prepare() -> batch.Convert:
+    def prepare() -> Callable[[batch.Job], batch.Outcome]:
         from ..plotting import Picture, render
 
         codec = options.load_codec(model, device)
         sample_rate = codec.config.sample_rate
 
-        def convert(job: batch.Job, report: batch.Report) -> batch.Outcome:
+        def convert(job: batch.Job) -> batch.Outcome:
             source = job.read()
             original = audio_info(source)
             shown = min(seconds, original.duration_s)
