@@ -28,8 +28,9 @@ class Weightless(TorchFunctionMode):
         if func in _MAKERS and not is_constant:
             sizes = args[:1] if func is torch.full else args
             return torch.empty(*sizes, dtype=options.get("dtype"), device="meta")
-        if args and isinstance(args[0], Tensor) and args[0].is_meta and _only_sets_values(func):
-            return args[0]
+        first = args[0] if args else options.get("tensor")  # torch.nn.init names what it fills
+        if isinstance(first, Tensor) and first.is_meta and _only_sets_values(func):
+            return first
         return func(*args, **options)
 
 
