@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 from dtm_codec import DTMCodec, piecewise
 from dtm_codec.config import SelectorConfig, preset
 from dtm_codec.encoded import Encoded
+from dtm_codec.errors import AudioError
 from dtm_codec.selectors import ple
 from dtm_codec.selectors.ple import PLE
 from dtm_codec.speech.audio import read_audio, sample_path, stream_audio, write_audio
@@ -47,6 +49,27 @@ def test_what_is_not_held_is_computed_again_to_the_same_end(
     monkeypatch.setattr(piecewise, "BLOCK", 50)
     assert_same(codec.encode_file(sample_path()), whole)
     assert np.abs(np.concatenate(list(codec.decode_blocks(whole))) - audio).max() < 1e-4
+
+
+@pytest.mark.parametrize("seconds", [2.0, 3.0])
+def test_a_file_that_changes_while_it_is_encoded_is_refused(
+    tmp_path: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec = tiny("s-vfr-50")
+    speech, _ = read_audio(sample_path(), 16_000)
+    monkeypatch.setattr(codec.network, "piece", PIECE)
+    monkeypatch.setattr(piecewise, "Z1_KEPT", 1)
+    write_audio(tmp_path / "x.wav", speech[:40_000], 16_000)
+    changed = speech[: round(16_000 * seconds)]
+    select = codec._select
+
+    def meanwhile(*arguments: Any) -> Any:
+        write_audio(tmp_path / "x.wav", changed, 16_000)
+        return select(*arguments)
+
+    monkeypatch.setattr(codec, "_select", meanwhile)
+    with pytest.raises(AudioError, match="the audio had 250 steps at first"):
+        codec.encode_file(tmp_path / "x.wav")
 
 
 def test_log_mel_statistics_come_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .config import MAX_STRIDE, SelectorFeatures
+from .errors import AudioError
 from .grouping import grouped
 from .network import Network
 from .nn.pieces import RowQueue, Rows, in_pieces
@@ -75,8 +76,12 @@ class Stage1:
         yield from (self._held[start : min(start + piece, held)] for start in range(0, held, piece))
         if self._total > held:
             begin = max(0, held - self.network.enc1.reach)
-            rows = in_pieces(self.network.enc1, self._front_end(begin), piece, before=held - begin)
-            yield from (z1 for z1, _ in rows)
+            for z1, _ in in_pieces(self.network.enc1, self._front_end(begin), piece, before=held - begin):
+                held += len(z1)
+                if held <= self._total:
+                    yield z1
+        if held != self._total:
+            raise AudioError(f"the audio had {self._total} steps at first and {held} when it was read again")
 
     def _front_end(self, begin: int, look: Callable[[Tensor, Tensor], None] | None = None) -> Iterator[Rows]:
         """What Enc1 sees of the steps from `begin` on; with more than one utterance that is 0."""

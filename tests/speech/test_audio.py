@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_any_format_rate_and_channel_count_becomes_mono_at_the_rate_asked_for(
 ) -> None:
     path = tmp_path / f"x.{suffix}"
     soundfile.write(path, stereo_tone(rate), rate)
-    assert audio_info(path) == audio_module.AudioInfo(rate, rate // 2, 2)
+    assert audio_info(path) == audio_module.AudioInfo(rate, rate // 2, 2, rate // 2)
     assert audio_info(path).duration_s == pytest.approx(0.5, abs=1e-3)
     samples, read_rate = read_audio(path, 16_000)
     assert samples.dtype == np.float32
@@ -182,6 +183,26 @@ def test_samples_beyond_full_scale_are_clipped_not_wrapped(tmp_path: Path) -> No
     write_audio(tmp_path / "x.wav", np.array([2.0, -2.0, 1.0, -1.0, 1e30], np.float32), 16_000)
     samples, _ = soundfile.read(tmp_path / "x.wav", dtype="int16")
     assert samples.tolist() == [32_767, -32_768, 32_767, -32_768, 32_767]
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".flac"])
+@pytest.mark.parametrize("room", [0, 50, 30_000])
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    tmp_path: Path, suffix: str, room: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class FullDisk(io.FileIO):
+        def write(self, data: Any) -> int:
+            if self.tell() + len(data) > room:
+                raise OSError(28, "No space left on device")
+            return super().write(data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda path, mode="r": FullDisk(path, mode))
+        noise = np.random.default_rng(0).uniform(-1, 1, 80_000).astype(np.float32)
+        with pytest.raises(AudioError, match="No space left on device"):
+            write_audio(tmp_path / f"x{suffix}", noise, 16_000)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().err == ""
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:

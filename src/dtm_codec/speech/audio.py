@@ -134,10 +134,35 @@ def write_blocks(file: BinaryIO, blocks: Iterable[Samples], sample_rate: int, su
     Samples beyond full scale are clipped, those that are no numbers refused.
     """
     form, rate = WRITE_FORMATS[suffix.lower()], check_sample_rate(sample_rate)
-    with soundfile.SoundFile(file, "w", rate, 1, subtype="PCM_16", format=form) as written:
-        for block in blocks:
-            _check_samples(block, "audio")
-            written.write(np.clip(block, -1.0, 1.0))
+    disk = _Disk(file)
+    try:
+        with soundfile.SoundFile(disk, "w", rate, 1, subtype="PCM_16", format=form) as written:
+            for block in blocks:
+                _check_samples(block, "audio")
+                written.write(np.clip(block, -1.0, 1.0))
+                if disk.error is not None:
+                    break
+    except (soundfile.SoundFileError, AssertionError):  # what soundfile makes of a disk that takes no more
+        if disk.error is None:
+            raise
+    if disk.error is not None:
+        raise disk.error
+
+
+class _Disk:
+    """A file to write to that remembers an error: exceptions do not get through libsndfile."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.error: OSError | None = None
+        self._file = file
+        self.seek, self.tell, self.read = file.seek, file.tell, file.read
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = self.error or error
+            return 0
 
 
 def audio_bytes(audio: Any, sample_rate: int, suffix: str = ".wav") -> bytes:
