@@ -61,6 +61,11 @@ bench: $(INSTALLED)  ## speed, memory and selectors of the 127 M model, on one t
 bench-train: $(INSTALLED_ALL)  ## training throughput and where the time goes
 	$(BIN)/python benchmarks/train.py
 
+KILLS ?= 50
+.PHONY: kill-tests
+kill-tests: $(INSTALLED_ALL)  ## kill training, evaluation, corpus and listening test [KILLS=50] times each, and check
+	$(BIN)/python benchmarks/kill_tests.py --kills $(KILLS)
+
 .PHONY: train-smoke
 train-smoke: $(INSTALLED_ALL)  ## a few steps of training on the bundled sample
 	$(BIN)/python -m pytest tests/training/test_smoke.py

@@ -53,11 +53,17 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_every_task_is_done_once_with_the_threads_asked_for() -> None:
+def test_every_task_is_done_once_with_the_threads_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     results = list(run_in_processes(partial(Square, 1), range(9), 2, threads=2))
     assert sorted(r[0] for r in results) == [n * n + 1 for n in range(9)]
     assert os.getpid() not in {r[1] for r in results}
     assert {r[2:] for r in results} == {(2, "2")}
+
+
+def test_a_user_may_ask_for_fewer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert {r[2:] for r in run_in_processes(partial(Square, 1), range(2), 1, threads=2)} == {(1, "1")}
 
 
 def test_what_cannot_be_set_up_is_the_error_of_its_cause() -> None:

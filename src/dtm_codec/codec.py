@@ -1,37 +1,67 @@
 """DTMCodec: a network, and everything around it that turns speech into tokens and files, and back.
 
-Utterances of any lengths are packed end to end, without padding; long ones take memory for one piece and their
-Stage-1 vectors.
+Utterances of any lengths are packed end to end, without padding. Long ones are coded in pieces, from and to disk, in
+memory that does not grow with their length but for a few bytes a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from . import hub
+from . import hub, piecewise
 from .bitstream.token_coder import TokenModel
 from .config import CodecConfig, SelectorConfig
 from .encoded import Encoded, Layout, Mode
 from .errors import ModelError, RateError
 from .files import write_atomically
 from .grouping import grouped
+from .live.decoder import StreamDecoder
+from .live.encoder import StreamEncoder
+from .live.latency import packet_steps
+from .live.packets import StreamFormat
+from .live.thinning import StreamThinner
 from .network import Network
+from .piecewise import Sound, Stage1, Statistics
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
+from .rate.thinning import thinned
+from .refinement import Refiner, check_effort
 from .selectors import Selector, build
 from .selectors.stride import Stride
-from .speech.audio import Samples, as_mono, check_sample_rate, resample
+from .speech.audio import (
+    Samples,
+    Source,
+    as_mono,
+    audio_info,
+    check_level,
+    check_sample_rate,
+    read_audio,
+    resample,
+    stream_audio,
+)
+
+OnProgress: TypeAlias = Callable[[float], None]
+"""Is told how much is done, 0 ... 1."""
+
+STAGE1_SHARE = 0.6
+"""Of the time of encoding, for progress bars."""
 
 DEFAULT_S_MAX = 4
 """Span limit of the segmenting selectors when the model's own selector has none (CodecSlime, VARSTok)."""
+
+
+def _unwatched(done: float) -> None:
+    """For callers who do not ask how much is done."""
 
 
 class DTMCodec:
@@ -42,6 +72,8 @@ class DTMCodec:
         self.network = Network(config).eval().requires_grad_(False)
         self.token_model: TokenModel | None = None
         """Statistics of tokens, for smaller files."""
+        self.trained_bitrates: hub.Bitrates | None = None
+        """Total bits a second between which it was trained, where that is known."""
         self._identity: tuple[object, str] = (None, "")
 
     # The two halves
@@ -56,6 +88,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress | None = None,
     ) -> list[Encoded]: ...
 
     @overload
@@ -68,6 +102,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress | None = None,
     ) -> Encoded: ...
 
     def encode(
@@ -79,6 +115,8 @@ class DTMCodec:
         token_rate: float | None = None,
         tau: float | None = None,
         selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress | None = None,
     ) -> Encoded | list[Encoded]:
         """Speech to tokens.
 
@@ -89,18 +127,49 @@ class DTMCodec:
         within 2 % of what the model has.
         token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
         selector: another selector than the model's, by name or configuration.
+        effort: how many other codes are tried for every token, to come nearer to the original (`refinement.py`);
+        0 takes the encoder's own. Files and decoder are the same.
+        on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
         request = RateRequest(bitrate, token_rate, tau)
+        rounds = check_effort(effort)
+        refiner = Refiner(self.network, rounds) if rounds else None
         check_sample_rate(sample_rate)
         chosen = self._selector_config(selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
-        signals = [resample(as_mono(x), sample_rate, self.config.sample_rate) for x in utterances]
-        encoded = [
-            e
-            for group in grouped(signals, lambda x: self.layout.steps(x.size), self.network.piece)
-            for e in self._encode_group(group, chosen, request)
-        ]
+        signals = [resample(check_level(as_mono(x)), sample_rate, self.config.sample_rate) for x in utterances]
+        if refiner and on_progress:
+            refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
+        encoded = []
+        for group in grouped(signals, lambda x: self.layout.steps(x.size), self.network.piece):
+            sounds: list[Sound] = [partial(iter, [signal]) for signal in group]
+            own = self._encode_group(sounds, sum(x.size for x in group), chosen, request)
+            encoded += [self._refined(e, x, refiner) for e, x in zip(own, group, strict=True)] if refiner else own
         return encoded if isinstance(audio, list | tuple) else encoded[0]
+
+    def encode_file(
+        self,
+        source: Source,
+        *,
+        bitrate: float | None = None,
+        token_rate: float | None = None,
+        tau: float | None = None,
+        selector: str | SelectorConfig | None = None,
+        effort: int = 0,
+        on_progress: OnProgress = _unwatched,
+    ) -> Encoded:
+        """The same for an audio file of any length, which is read block by block. on_progress: gets 0 ... 1
+
+        With `effort`, its samples are held: the search goes back to them.
+        """
+        request = RateRequest(bitrate, token_rate, tau)
+        if check_effort(effort):
+            audio, rate = read_audio(source, self.config.sample_rate)
+            asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau}
+            return self.encode(audio, rate, **asked, selector=selector, effort=effort, on_progress=on_progress)
+        chosen, rate, info = self._selector_config(selector), self.config.sample_rate, audio_info(source)
+        samples = -(-info.num_samples * rate // info.sample_rate)
+        return self._encode_group([partial(stream_audio, source, rate)], samples, chosen, request, on_progress)[0]
 
     @overload
     def decode(self, encoded: list[Encoded] | tuple[Encoded, ...]) -> list[Samples]: ...
@@ -116,12 +185,29 @@ class DTMCodec:
             self._check_mine(e)
         decoded = []
         for group in grouped(batch, lambda e: e.mask.size, self.network.piece):
-            lengths = tuple(e.mask.size for e in group)
-            mask = self._tensor(np.concatenate([e.mask for e in group]))
-            codes = self._tensor(np.concatenate([e.codes for e in group]))
-            signals = self.network.synthesize(codes, mask, lengths)
-            decoded += [x[: e.num_samples].cpu().numpy() for x, e in zip(signals, group, strict=True)]
+            signals = [np.empty(e.num_samples, np.float32) for e in group]
+            filled = [0] * len(group)
+            for index, block in self._synthesized(group):
+                room = signals[index][filled[index] :]
+                room[: block.size] = block[: room.size]
+                filled[index] += block.size
+            decoded += signals
         return decoded if isinstance(encoded, list | tuple) else decoded[0]
+
+    @torch.inference_mode()
+    def decode_blocks(self, encoded: Encoded) -> Iterator[Samples]:
+        """What `decode` gives, block by block (T_i,) as it is synthesised: for audio that is too long to be held."""
+        self._check_mine(encoded)
+        left = encoded.num_samples
+        for _, block in self._synthesized([encoded]):
+            yield block[:left]
+            left -= min(left, block.size)
+
+    def _synthesized(self, group: list[Encoded]) -> Iterator[tuple[int, Samples]]:
+        mask = self._tensor(np.concatenate([e.mask for e in group]))
+        codes = self._tensor(np.concatenate([e.codes for e in group]))
+        for index, block in piecewise.synthesize(self.network, codes, mask, tuple(e.mask.size for e in group)):
+            yield index, block.cpu().numpy()
 
     @torch.inference_mode()
     def embed(self, encoded: Encoded) -> Tensor:
@@ -132,19 +218,73 @@ class DTMCodec:
     @torch.inference_mode()
     def stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Tensor:
         """Stage-1 vectors z1 of one utterance, what the paper's selectors look at. -> (N, D)"""
-        return self.network.analyse([self._signal(audio, sample_rate)], "z1")[0]
+        stage1 = self._stage1(audio, sample_rate)
+        return torch.cat([rows.values for rows in stage1.compute()])
 
     @torch.inference_mode()
     def selector_statistics(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Tensor:
         """What the model's selector decides on, for one utterance. -> (N, C)"""
-        _, features, _ = self.network.analyse([self._signal(audio, sample_rate)], self.config.selector.features)
-        return self.network.selector.statistics(features)
+        statistics = Statistics(self.network.selector)
+        self._stage1(audio, sample_rate).show(self.config.selector.features, statistics)
+        return statistics.of_utterances()[0]
 
-    def _signal(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Tensor:
-        return torch.from_numpy(resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate))
+    def _stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Stage1:
+        signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
+        return Stage1(self.network, [partial(iter, [signal])], self.layout.steps(signal.size))
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.network.tau.device)
+
+    def thin(self, encoded: Encoded, *, bitrate: float | None = None, token_rate: float | None = None) -> Encoded:
+        """The same utterance with fewer tokens, chosen without its audio."""
+        self._check_mine(encoded)
+        request = RateRequest(bitrate, token_rate)
+        vectors = self.network.quantizer.vectors()
+        stays = thinned(encoded.codes, vectors, encoded.num_samples, encoded.layout, request)
+        mask = np.zeros_like(encoded.mask)
+        mask[encoded.positions[stays]] = True
+        return replace(encoded, codes=encoded.codes[stays], mask=mask)
+
+    # Streams
+
+    def stream_encoder(
+        self,
+        *,
+        bitrate: float | None = None,
+        token_rate: float | None = None,
+        tau: float | None = None,
+        packet_ms: float = 80,
+        sample_rate: int | None = None,
+    ) -> StreamEncoder:
+        """Speech to packets while it is being spoken.
+
+        bitrate, token_rate: held over any 2 s within 15 %. tau: the same throughout, so that the rate follows the
+        speech. Without any of the three, the tau of training. packet_ms: 40, 80 or 160. sample_rate: of what will be
+        pushed; the model's if not given.
+        """
+        form = StreamFormat(self.model_id, self.layout, packet_steps(self.config, packet_ms))
+        rate = self.config.sample_rate if sample_rate is None else sample_rate
+        return StreamEncoder(self.network, form, RateRequest(bitrate, token_rate, tau), rate)
+
+    def stream_decoder(self, start: bytes, *, wait: int = 0) -> StreamDecoder:
+        """Packets to speech while they come in. start: `StreamEncoder.start` of the sender; wait: packets to hold back
+        for one that is missing, before it is given up."""
+        return StreamDecoder(self.network, self._stream_format(start), wait)
+
+    def stream_thinner(
+        self, start: bytes, *, bitrate: float | None = None, token_rate: float | None = None
+    ) -> StreamThinner:
+        """Packets to packets of a lower rate, without their audio. start: `StreamEncoder.start` of the sender"""
+        vectors, request = self.network.quantizer.vectors(), RateRequest(bitrate, token_rate)
+        return StreamThinner(vectors, self._stream_format(start), request)
+
+    def _stream_format(self, start: bytes) -> StreamFormat:
+        form = StreamFormat.from_start(start)
+        if form.model_id != self.model_id:
+            raise ModelError(f"a stream of model {form.model_id!r}; this is model {self.model_id!r}")
+        if form.layout != self.layout:
+            raise ModelError(f"a stream with {form.layout}; allowed: {self.layout}")
+        return form
 
     # Files
 
@@ -178,15 +318,15 @@ class DTMCodec:
             codec = cls(loaded.config)
         if loaded.tensors is None:
             return codec.to(device)
-        hub.fill(codec.network, loaded.tensors, loaded.origin)
-        codec.token_model = loaded.token_model
+        hub.fill(codec.network, loaded.tensors)
+        codec.token_model, codec.trained_bitrates = loaded.token_model, loaded.bitrates
         codec.to(device)
         codec._identity = (codec._weights_version(), loaded.model_id)
         return codec
 
     def save_pretrained(self, folder: str | PathLike[str], dtype: torch.dtype = torch.float32) -> str:
         """Write weights, configuration and token statistics into `folder`; returns the model id of what was written."""
-        return hub.save(self.network, self.token_model, folder, dtype)
+        return hub.save(self.network, self.token_model, folder, dtype, self.trained_bitrates)
 
     def to(self, device: str | torch.device) -> DTMCodec:
         self.network.to(device)
@@ -242,30 +382,47 @@ class DTMCodec:
         return selector
 
     @torch.inference_mode()
-    def _encode_group(self, signals: list[Samples], chosen: SelectorConfig, request: RateRequest) -> list[Encoded]:
-        """Encode a few short utterances, or one long one."""
-        z1, features, timeline = self.network.analyse([torch.from_numpy(x) for x in signals], chosen.features)
-        masks, layouts = self._select(signals, torch.split(features, list(timeline.lengths)), chosen, request)
+    def _encode_group(
+        self,
+        sounds: list[Sound],
+        samples: int,
+        chosen: SelectorConfig,
+        request: RateRequest,
+        on_progress: OnProgress = _unwatched,
+    ) -> list[Encoded]:
+        """Encode a few short utterances, or one long one. samples: of all, as far as is known"""
+        selector = self.network.selector if chosen == self.config.selector else build(chosen)
+        steps = self.layout.steps(samples)
+        stage1, statistics = Stage1(self.network, sounds, steps), Statistics(selector)
+        stage1.show(chosen.features, statistics, lambda seen: on_progress(STAGE1_SHARE * min(1, seen / steps)))
+        masks, layouts = self._select(stage1.num_samples, statistics.of_utterances(), selector, request)
         mask = torch.cat(masks)
-        z1_kept = self.network.down(z1, mask)
-        del z1, features  # the largest tensors of a long utterance
-        codes = self.network.quantize(z1_kept, mask, timeline).cpu().numpy()
+        lengths = tuple(own.numel() for own in masks)
+        codes, filled = np.empty(int(mask.sum()), np.int64), 0
+        for own_codes in piecewise.quantize(self.network, stage1.again(), mask, lengths):
+            codes[filled : filled + own_codes.numel()] = own_codes.cpu().numpy()
+            filled += own_codes.numel()
+            on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * filled / codes.size)
         ends, model_id = np.cumsum([int(own.sum()) for own in masks])[:-1], self.model_id
         return [
-            Encoded(own_codes, own_mask.cpu().numpy(), signal.size, model_id, layout)
-            for own_codes, own_mask, signal, layout in zip(np.split(codes, ends), masks, signals, layouts, strict=True)
+            Encoded(own_codes, own_mask.cpu().numpy(), size, model_id, layout)
+            for own_codes, own_mask, size, layout in zip(
+                np.split(codes, ends), masks, stage1.num_samples, layouts, strict=True
+            )
         ]
 
+    def _refined(self, encoded: Encoded, signal: Samples, refiner: Refiner) -> Encoded:
+        codes = refiner(torch.from_numpy(signal), self._tensor(encoded.codes), self._tensor(encoded.mask))
+        return replace(encoded, codes=codes.cpu().numpy())
+
     def _select(
-        self, signals: list[Samples], features: Sequence[Tensor], chosen: SelectorConfig, request: RateRequest
+        self, num_samples: list[int], statistics: list[Tensor], selector: Selector, request: RateRequest
     ) -> tuple[list[Tensor], list[Layout]]:
-        """Keep mask of each utterance, and the layout that it makes. features: (N, D or bands) each"""
-        selector = self.network.selector if chosen == self.config.selector else build(chosen)
+        """Keep mask of each utterance, and the layout that it makes. statistics: (N, C) each"""
         masks, layouts = [], []
-        for signal, own_features in zip(signals, features, strict=True):
-            statistics = selector.statistics(own_features)
-            tau = self._tau(selector, statistics, signal.size, request)
-            masks.append(selector.keep(statistics, tau))
+        for size, own_statistics in zip(num_samples, statistics, strict=True):
+            tau = self._tau(selector, own_statistics, size, request)
+            masks.append(selector.keep(own_statistics, tau))
             layouts.append(self._layout(selector.span(tau) if isinstance(selector, Stride) else None))
         return masks, layouts
 
@@ -292,5 +449,13 @@ class DTMCodec:
     def _check_mine(self, encoded: Encoded) -> None:
         if encoded.model_id != self.model_id:
             raise ModelError(f"encoded by model {encoded.model_id!r}; this is model {self.model_id!r}")
+        self.check_layout(encoded.layout)
         if encoded.codes.max() >= self.config.quantizer.codebook_size:
             raise ModelError(f"code {encoded.codes.max()}; allowed: 0 ... {self.config.quantizer.codebook_size - 1}")
+
+    def check_layout(self, layout: Layout) -> None:
+        """Refuse a stream that this model cannot have made, whatever model it names."""
+        mine = self._layout(self.config.stride if self.config.downsampler == "conv" else layout.stride)
+        for name, value in asdict(layout).items():
+            if value != getattr(mine, name):
+                raise ModelError(f"{name} = {value} in the file; model {self.model_id!r} has {getattr(mine, name)}")

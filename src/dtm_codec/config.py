@@ -24,6 +24,9 @@ SpectralFeatures = Literal["complex", "complex+logmag", "complex+logmag+pitch"]
 Stage2Positions = Literal["time", "rank"]
 Head = Literal["istft", "source-filter"]
 QuantizerKind = Literal["vq", "fsq"]
+Stack = Literal["enc1", "enc2", "dec1", "dec2"]
+
+STACKS: tuple[Stack, ...] = ("enc1", "enc2", "dec1", "dec2")
 
 LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
 """Hertz between which a voice's pitch is looked for."""
@@ -33,6 +36,19 @@ MAX_NAME_LENGTH = 9
 
 MAX_STRIDE = 255
 """Steps per token of a fixed-rate stream: one byte of a file's header."""
+
+LARGEST = {
+    "dim": 8192,
+    "heads": 128,
+    "mlp_hidden": 65_536,
+    **{f"{stack}_layers": 128 for stack in STACKS},
+    "window": 1024,
+}
+"""Far beyond any model for speech; a configuration from elsewhere must not ask for all memory."""
+
+LARGEST_SPAN = 10_000
+LARGEST_CODE_DIM = 1024
+LOWEST_KEEP_RATIO = 1e-3
 
 _NAME = re.compile(rf"[a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}")
 
@@ -54,7 +70,8 @@ class SelectorConfig(Validated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.s_max is None or self.s_max >= 1, "selector.s_max", self.s_max, "a whole number >= 1 or null")
+        allowed = f"1 ... {LARGEST_SPAN} or null"
+        require(self.s_max is None or 1 <= self.s_max <= LARGEST_SPAN, "selector.s_max", self.s_max, allowed)
         if self.name in ("dp", "lagrangian"):
             require(self.s_max is not None, "selector.s_max", self.s_max, f"a whole number >= 1 with {self.name!r}")
 
@@ -75,9 +92,10 @@ class QuantizerConfig(Validated):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
-        require(self.dim >= 1, "quantizer.dim", self.dim, ">= 1")
+        require(1 <= self.dim <= LARGEST_CODE_DIM, "quantizer.dim", self.dim, f"1 ... {LARGEST_CODE_DIM}")
         if self.kind == "fsq":
-            require(bool(self.levels) and min(self.levels) >= 2, "quantizer.levels", self.levels, "levels >= 2 each")
+            fits = 1 <= len(self.levels) <= 24 and min(self.levels) >= 2
+            require(fits, "quantizer.levels", self.levels, "1 to 24 levels, >= 2 each")
             product = math.prod(self.levels)
             require(
                 product == self.codebook_size,
@@ -116,6 +134,12 @@ class CodecConfig(Validated):
     dec2_layers: int = 6
     window: int = 64
     """Attention reaches this many steps to each side."""
+    enc1_lookahead: int | None = None
+    """Steps of Stage 1, in time, that each layer of Enc1 may look ahead: 0 is causal, null as far as the window."""
+    enc2_lookahead: int | None = None
+    """The same for Enc2, which sees kept steps: those up to this many steps of Stage 1 later."""
+    dec1_lookahead: int | None = None
+    dec2_lookahead: int | None = None
     norm_eps: float = 1e-2
     """RMSNorm epsilon: large, because quiet input has small activations."""
     rope_base: float = 10_000.0
@@ -141,9 +165,19 @@ class CodecConfig(Validated):
         require(
             8 <= self.hop_length <= 4096 and self.hop_length % 2 == 0, "hop_length", self.hop_length, "even, 8 ... 4096"
         )
-        layers = ("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers")
-        for name in ("dim", "heads", "mlp_hidden", *layers, "window"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), ">= 1")
+        for name, largest in LARGEST.items():
+            require(1 <= getattr(self, name) <= largest, name, getattr(self, name), f"1 ... {largest}")
+        for stack in STACKS:
+            ahead = self.lookahead(stack)
+            require(
+                ahead is None or 0 <= ahead <= self.window,
+                f"{stack}_lookahead",
+                ahead,
+                f"0 ... {self.window}, the window, or null",
+            )
+            if self.stage2_positions == "rank" and stack in ("enc2", "dec1"):
+                # ranks do not say how far apart two tokens are in time
+                require(not ahead, f"{stack}_lookahead", ahead, "0 or null with stage2_positions 'rank'")
         require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
         for name in ("norm_eps", "rope_base", "layer_scale"):
             value = getattr(self, name)
@@ -151,7 +185,8 @@ class CodecConfig(Validated):
         if self.spectral_features == "complex+logmag+pitch" or self.head == "source-filter":
             shortest = math.ceil(self.sample_rate / LOWEST_PITCH / 4) + 2
             require(self.hop_length >= shortest, "hop_length", self.hop_length, f">= {shortest} to hear a pitch")
-        require(0 < self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, "0 < keep_ratio <= 1")
+        lowest = LOWEST_KEEP_RATIO
+        require(lowest <= self.keep_ratio <= 1, "keep_ratio", self.keep_ratio, f"{lowest} ... 1")
         if self.is_fixed_rate:
             require(self.stride <= MAX_STRIDE, "keep_ratio", self.keep_ratio, f">= 1 / {MAX_STRIDE} at a fixed rate")
         if self.selector.s_max is not None:
@@ -166,6 +201,16 @@ class CodecConfig(Validated):
         require(conv[0] == conv[1], "upsampler", self.upsampler, f"to match downsampler {self.downsampler!r}")
         if conv[0]:
             require(self.is_fixed_rate, "selector.name", self.selector.name, "'stride' with conv resampling")
+
+    def layers(self, stack: Stack) -> int:
+        """Blocks of one of the four stacks."""
+        layers: int = getattr(self, f"{stack}_layers")
+        return layers
+
+    def lookahead(self, stack: Stack) -> int | None:
+        """Steps that each block of a stack may look ahead; None: as far as the window."""
+        steps: int | None = getattr(self, f"{stack}_lookahead")
+        return steps
 
     @property
     def n_fft(self) -> int:

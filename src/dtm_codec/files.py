@@ -4,26 +4,84 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
+import socket
+import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
+from .locks import close_locked, open_locked, remove_if_unlocked
+
+_MACHINE = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
+_TEMPORARY = re.compile(r"\.([0-9a-f]{4})[0-9a-f]{12}(\..+)?")
+"""Names of half-written files; they begin with the machine, since not all file systems show others its locks."""
+
+_FORSAKEN_S = 24 * 3600
+"""What another machine has not written to for so long is left over."""
+
+_cleaned: set[str] = set()
+"""Folders in which this process has removed leftovers."""
+
 
 @contextmanager
-def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
-    """A temporary name beside `path`, with its suffix; renamed to `path` if the block succeeds, else removed."""
+def atomic_path(path: str | PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
+    """A temporary name beside `path`, with its suffix; renamed to `path` if the block succeeds, else removed.
+
+    Without `overwrite`, `FileExistsError` if `path` is there by then: of several processes, one succeeds.
+
+    It is locked while it is written. The first file that a process writes to a folder clears away the unlocked ones:
+    they are of processes that were killed.
+    """
     target = Path(path)
-    temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")  # no longer than most names
-    temporary.touch(exist_ok=False)
+    if (folder := os.path.abspath(target.parent)) not in _cleaned:  # noqa: PTH100 - links may change, names do not
+        _cleaned.add(folder)
+        remove_leftovers(target.parent)
+    lock = None
+    while lock is None:  # another process may be looking whether this is a leftover
+        temporary = target.with_name(f".{_MACHINE}{secrets.token_hex(6)}{target.suffix}")  # no longer than most names
+        lock = open_locked(temporary, new=True)
     try:
+        mode = temporary.stat().st_mode
         yield temporary
+        if temporary.stat().st_mode != mode:  # a library that makes its own file may keep others from reading it
+            temporary.chmod(mode)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.replace(target)
+        if overwrite:
+            temporary.replace(target)
+        else:
+            _rename_to_new(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+        close_locked(lock)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed left half written in `folder`; what is being written stays."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        found = [(folder / entry.name, match) for entry in entries if (match := _TEMPORARY.fullmatch(entry.name))]
+        for path, match in found:
+            if match[1] == _MACHINE or time.time() - path.stat().st_mtime > _FORSAKEN_S:
+                remove_if_unlocked(path)
+
+
+def _rename_to_new(temporary: Path, target: Path) -> None:
+    """Rename, unless there is a file of that name."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: claim the name, then replace what claims it
+        target.open("xb").close()
+        temporary.replace(target)
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: what would steer it, as file names can, is written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def walk(folder: Path, leave_out: Path | None = None) -> Iterator[Path]:
@@ -57,9 +115,9 @@ def files_under(folder: Path, suffixes: Collection[str]) -> list[Path]:
     return [path for path in walk(folder) if path.suffix.lower() in suffixes and path.is_file()]
 
 
-def write_atomically(path: str | PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | PathLike[str], data: bytes, *, overwrite: bool = True) -> None:
     """Write `data` to `path`, whole or not at all."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, overwrite=overwrite) as temporary:
         temporary.write_bytes(data)
 
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
+from . import validation
 from .bitstream.token_coder import TokenModel
 from .config import PRESETS, CodecConfig, preset
 from .errors import ConfigError, ModelError
-from .files import atomic_path, write_atomically
+from .files import write_atomically
 from .network import Network
+from .nn.weightless import Weightless
 
 DEFAULT_MODEL = "small"
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -31,6 +34,20 @@ BUNDLED = Path(__file__).with_name("pretrained")
 TOKEN_MODEL_PREFIX = "token_model."
 TRAINING_ONLY = ("quantizer.idle",)
 """State that inference has no use for."""
+
+MAX_CONFIG_BYTES = 1 << 20
+
+_STORED_AS = {torch.float32: ("F32", "F16", "BF16"), torch.float64: ("F64",)}
+"""How a tensor of the network may be stored."""
+
+_STATISTICS = {"class_of": ("I16", 1), "transitions": ("I32", 2), "members": ("I32", 1)}
+"""Type and number of axes of the token statistics."""
+
+BITRATES = "trained_bitrates"
+"""Key of config.json beside those of the network: it says how well the weights do, not what they are."""
+
+Bitrates: TypeAlias = tuple[float, float]
+"""Total bits a second between which a model was trained."""
 
 RANDOM_SEED = 0
 """Of the weights of 'random:PRESET', so that two processes make the same model."""
@@ -44,6 +61,7 @@ class LoadedModel:
     tensors: dict[str, Tensor] | None
     token_model: TokenModel | None
     origin: str
+    bitrates: Bitrates | None = None
 
     @cached_property
     def model_id(self) -> str:
@@ -105,52 +123,109 @@ def read_folder(folder: Path) -> LoadedModel:
     for path in (config_path, weights_path):
         if not path.is_file():
             raise ModelError(f"{str(folder)!r} is no model folder: it has no {path.name}")
+    if config_path.stat().st_size > MAX_CONFIG_BYTES:
+        raise ModelError(f"{config_path}: {config_path.stat().st_size} bytes; allowed: up to {MAX_CONFIG_BYTES}")
+    values = validation.read_json(config_path)
+    bitrates = _bitrates(values.pop(BITRATES, None)) if isinstance(values, dict) else None
     try:
-        config = CodecConfig.from_dict(json.loads(config_path.read_text()))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{config_path}: not JSON ({error})") from None
+        config = CodecConfig.from_dict(values)
+    except ConfigError as error:
+        raise ConfigError(f"{config_path}: {error}") from None
     try:
+        _compare_header(config, weights_path)
         tensors = safetensors.torch.load_file(weights_path)
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, OSError) as error:
         raise ModelError(f"{weights_path}: not a safetensors file ({error})") from None
     prefix = TOKEN_MODEL_PREFIX
     arrays = {key.removeprefix(prefix): tensors.pop(key).numpy() for key in sorted(tensors) if key.startswith(prefix)}
-    token_model = TokenModel.from_arrays(arrays) if arrays else None
-    return LoadedModel(config, tensors, token_model, str(folder))
+    try:
+        token_model = TokenModel.from_arrays(arrays) if arrays else None
+    except ModelError as error:
+        raise ModelError(f"{weights_path}: {error}") from None
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all() and not (name == "tau" and tensor.isnan()):  # tau is NaN before training
+            raise ModelError(f"{weights_path}: {name} holds NaN or infinity; allowed: finite numbers")
+    return LoadedModel(config, tensors, token_model, str(folder), bitrates)
 
 
-def fill(network: Network, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy weights into a network; a missing, foreign or misshapen tensor is an error that names it."""
-    own = _inference_state(network)
-    missing, foreign = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
+def _bitrates(value: Any) -> Bitrates | None:
+    if value is None:
+        return None
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(x) in (int, float) for x in value)
+    if not numbers or not 0 < value[0] <= value[1] < math.inf:
+        raise ConfigError(f"{BITRATES} = {value!r}; allowed: the lowest and the highest number of bits a second")
+    return float(value[0]), float(value[1])
+
+
+class _Stored(NamedTuple):
+    """A tensor as the header of a file has it."""
+
+    type: str
+    shape: tuple[int, ...]
+
+
+def _compare_header(config: CodecConfig, path: Path) -> None:
+    """Refuse a file whose tensors are not those of the configuration. Only its header is read for that, and no weights
+    are allocated."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        stored = {name: _Stored(str(part.get_dtype()), tuple(part.get_shape())) for name, part in slices.items()}
+    for name in sorted(name for name in stored if name.startswith(TOKEN_MODEL_PREFIX)):
+        _compare_statistics(config, name.removeprefix(TOKEN_MODEL_PREFIX), stored.pop(name), path)
+    with Weightless():
+        own = _inference_state(Network(config))
+    missing, foreign = sorted(set(own) - set(stored)), sorted(set(stored) - set(own))
     if missing or foreign:
         raise ModelError(
-            f"{origin}: the weights do not match the config: "
+            f"{path}: the weights do not match the config: "
             + "; ".join(
-                f"{len(names)} tensors {what}, such as {names[0]!r}"
+                f"{len(names)} tensors {what}, such as {names[0][:200]!r}"
                 for names, what in ((missing, "missing"), (foreign, "unknown"))
                 if names
             )
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            if tensor.shape != tensors[name].shape:
-                raise ModelError(
-                    f"{origin}: {name} has shape {tuple(tensors[name].shape)}; the config needs {tuple(tensor.shape)}"
-                )
-            tensor.copy_(tensors[name])
+    for name, tensor in own.items():
+        found = stored[name]
+        if found.shape != tuple(tensor.shape):
+            raise ModelError(f"{path}: {name} has shape {found.shape}; the config needs {tuple(tensor.shape)}")
+        if found.type not in _STORED_AS[tensor.dtype]:
+            raise ModelError(f"{path}: {name} is {found.type}; allowed: {', '.join(_STORED_AS[tensor.dtype])}")
 
 
-def save(network: Network, token_model: TokenModel | None, folder: str | PathLike[str], dtype: torch.dtype) -> str:
+def _compare_statistics(config: CodecConfig, name: str, found: _Stored, path: Path) -> None:
+    kind, axes = _STATISTICS.get(name, ("", 0))
+    if (found.type, len(found.shape)) != (kind, axes):
+        allowed = ", ".join(f"{n} ({k}, {a} axes)" for n, (k, a) in _STATISTICS.items())
+        raise ModelError(f"{path}: token statistics {name!r} ({found.type}, {found.shape}); allowed: {allowed}")
+    size = config.quantizer.codebook_size
+    if axes == 1 and found.shape[0] != size:
+        raise ModelError(f"{path}: token statistics of {found.shape[0]} codes; the config has {size}")
+
+
+@torch.no_grad()
+def fill(network: Network, tensors: dict[str, Tensor]) -> None:
+    """Copy the weights of a folder, which fit its configuration, into a network of that configuration."""
+    for name, tensor in _inference_state(network).items():
+        tensor.copy_(tensors[name])
+
+
+def save(
+    network: Network,
+    token_model: TokenModel | None,
+    folder: str | PathLike[str],
+    dtype: torch.dtype,
+    bitrates: Bitrates | None = None,
+) -> str:
     """Write a model folder and return the id of what was written."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     weights = _stored(network, dtype)
     arrays = {} if token_model is None else token_model.to_arrays()
     statistics = {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
-    with atomic_path(path / WEIGHTS_FILE) as temporary:
-        safetensors.torch.save_file(weights | statistics, temporary)
-    write_atomically(path / CONFIG_FILE, (json.dumps(network.config.to_dict(), indent=2) + "\n").encode())
+    # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
+    write_atomically(path / WEIGHTS_FILE, safetensors.torch.save(weights | statistics))
+    values = network.config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
+    write_atomically(path / CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
     return _model_id(network.config, weights)
 
 

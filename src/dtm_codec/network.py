@@ -2,27 +2,23 @@
 
     x -STFT-> S -Enc1-> z1 -DTM-> z1_kept -Enc2-> z2 -VQ-> z2_hat -Dec1-> h -Up-> z1_hat -Dec2-> spec_hat -iSTFT-> x_hat
 
-`forward` is the whole chain, for training on crops of equal length. `analyse`, `quantize` and `synthesize` are its
-three parts for utterances of any lengths, packed end to end. They compute in pieces, which bounds the memory: attention
-has a finite reach, so a piece computed with its reach around it is exact.
+`forward` is the whole chain, for training on crops of equal length. `piecewise.py` has the same chain in pieces, for
+utterances of any lengths.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .config import CodecConfig, SelectorFeatures
+from .config import CodecConfig, SelectorFeatures, Stack
 from .nn.heads import Head, SpectralHead
-from .nn.pitch import Pulses
 from .nn.quantizers import build_quantizer
-from .nn.resampling import build_downsampler, build_upsampler, segment_of
+from .nn.resampling import build_downsampler, build_upsampler
 from .nn.source_filter import SourceFilterHead
-from .nn.spectral import FrontEnd, frame_signal, mel_filterbank, overlap_add
+from .nn.spectral import FrontEnd, frame_signal, mel_filterbank
 from .nn.timeline import Timeline
 from .nn.transformer import TransformerStack
 from .rate.calibration import calibrate
@@ -66,13 +62,13 @@ class Network(nn.Module):
         self.config = config
         self.selector = build(config.selector)
         self.front_end = FrontEnd(config)
-        self.enc1 = self._stack(config.enc1_layers)
+        self.enc1 = self._stack("enc1")
         self.down = build_downsampler(config.downsampler, config.dim, config.stride)
-        self.enc2 = self._stack(config.enc2_layers)
+        self.enc2 = self._stack("enc2")
         self.quantizer = build_quantizer(config.quantizer, config.dim)
-        self.dec1 = self._stack(config.dec1_layers)
+        self.dec1 = self._stack("dec1")
         self.up = build_upsampler(config.upsampler, config.dim, config.stride)
-        self.dec2 = self._stack(config.dec2_layers)
+        self.dec2 = self._stack("dec2")
         self.head = HEADS[config.head](config)
         self.apply(_initialize)
         # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
@@ -83,29 +79,33 @@ class Network(nn.Module):
         filters = mel_filterbank(config.sample_rate, config.n_fft, SELECTOR_MELS).T.contiguous()
         self.register_buffer("mel_filters", filters, persistent=False)
 
-    def _stack(self, layers: int) -> TransformerStack:
+    def _stack(self, name: Stack) -> TransformerStack:
         config = self.config
         return TransformerStack(
-            layers,
+            config.layers(name),
             config.dim,
             config.heads,
             config.mlp_hidden,
             window=config.window,
+            lookahead=config.lookahead(name),
             norm_eps=config.norm_eps,
             rope_base=config.rope_base,
             layer_scale=config.layer_scale,
         )
 
-    def forward(self, audio: Tensor, pitch: Tensor | None = None) -> CodecOutput:
+    def forward(self, audio: Tensor, pitch: Tensor | None = None, lost: Tensor | None = None) -> CodecOutput:
         """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a
-        source-filter head shall follow instead of its own."""
+        source-filter head shall follow instead of its own; lost: (B, N) bool, steps whose tokens do not arrive."""
         z1, features, timeline = self._stage1_of_crops(audio)
         mask = self.selector.select(features, list(timeline.lengths), float(self.tau), self.training)  # (B N,)
-        kept = self._kept(timeline, mask)
+        kept = self.kept(timeline, mask)
         z2 = self.enc2(self.down(z1, mask), kept)
         quantized = self.quantizer(z2)
-        h = self.dec1(quantized.values, kept)
-        z1_hat = self.up(h, mask)
+        values, arrived = quantized.values, mask
+        if lost is not None:  # to the decoder, a lost token is a step that was never kept
+            arrived = mask & ~lost.flatten()
+            values, kept = values[arrived[mask]], self.kept(timeline, arrived)
+        z1_hat = self.up(self.dec1(values, kept), arrived)
         y = self.dec2(z1_hat, timeline)
         frames, pitch_logits, _ = self.head(y, timeline.positions, None if pitch is None else pitch.flatten())
         return CodecOutput(
@@ -132,72 +132,20 @@ class Network(nn.Module):
         z1 = self.enc1(self.front_end(spectrum, frames), timeline)
         return z1, self._selector_features(self.config.selector.features, z1, spectrum), timeline
 
-    def analyse(self, signals: list[Tensor], looked_at: SelectorFeatures) -> tuple[Tensor, Tensor, Timeline]:
-        """z1 and what a selector looks at. signals: (T,) each -> (sum N, D), (sum N, D or bands), and where they are"""
-        hop, reach = self.config.hop_length, self.enc1.reach
-        frames = []
-        for signal in signals:
-            audio = nn.functional.pad(signal.to(self.tau.device), (0, -signal.numel() % hop))
-            frames.append(frame_signal(audio, self.config.n_fft, hop))  # a view: overlapping frames take no memory
-        timeline = Timeline.consecutive(tuple(len(own) for own in frames), self.tau.device)
-        total = sum(timeline.lengths)
-        z1 = torch.empty(total, self.config.dim, device=self.tau.device)
-        features = []
-        for start in range(0, total, self.piece):
-            stop = min(total, start + self.piece)
-            begin, end = max(0, start - reach), min(total, stop + reach)
-            rows = _rows(frames, begin, end)
-            spectrum = self.front_end.spectrum(rows)
-            inner = slice(start - begin, stop - begin)
-            z1[start:stop] = self.enc1(self.front_end(spectrum, rows), timeline.slice(begin, end))[inner]
-            features.append(self._selector_features(looked_at, z1[start:stop], spectrum[inner]))
-        return z1, z1 if looked_at == "z1" else torch.cat(features), timeline
-
     def _selector_features(self, looked_at: SelectorFeatures, z1: Tensor, spectrum: Tensor) -> Tensor:
         if looked_at == "z1":
             return z1.detach().float()
+        return self.log_mel(spectrum)
+
+    def log_mel(self, spectrum: Tensor) -> Tensor:
+        """(S, bins) complex -> (S, bands)"""
         with torch.autocast(spectrum.device.type, enabled=False):
             return torch.log(spectrum.abs() @ self.mel_filters + 1e-5)
 
-    def _kept(self, timeline: Timeline, mask: Tensor) -> Timeline:
+    def kept(self, timeline: Timeline, mask: Tensor) -> Timeline:
         """Where Stage 2 sees the kept steps: at their times, or at their ranks."""
         kept = timeline.kept(mask)
         return Timeline.consecutive(kept.lengths, mask.device) if self.config.stage2_positions == "rank" else kept
-
-    def quantize(self, z1_kept: Tensor, mask: Tensor, timeline: Timeline) -> Tensor:
-        """Codes of the kept steps. z1_kept: (sum K, D) from `down`, mask: (sum N,) -> (sum K,)"""
-        return self.quantizer.encode(self.enc2.in_pieces(z1_kept, self._kept(timeline, mask), self.piece))
-
-    def synthesize(self, codes: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
-        """Speech of each utterance, (N hop,). codes: (sum K,), mask: (sum N,); lengths: N of each"""
-        timeline = Timeline.consecutive(lengths, mask.device)
-        h = self.dec1.in_pieces(self.quantizer.decode(codes), self._kept(timeline, mask), self.piece)
-        hop, overlap, reach = self.config.hop_length, self.config.n_fft // self.config.hop_length, self.dec2.reach
-        total = mask.numel()
-        segments, starts = segment_of(mask), mask.nonzero().squeeze(1)
-        sums = [torch.zeros((n + overlap - 1) * hop, device=mask.device) for n in lengths]
-        envelopes = [torch.zeros_like(x) for x in sums]
-        utterance_starts = np.cumsum([0, *lengths])
-        state: Pulses | None = None
-        for start in range(0, total, self.piece):
-            stop = min(total, start + self.piece)
-            begin, end = max(0, start - reach), min(total, stop + reach)
-            # A piece may begin within a segment: upsample that from its start, or from where it is long enough.
-            first = max(int(starts[segments[begin]]), begin - self.piece)
-            inside = mask[first:end].clone()
-            inside[0] = True
-            z1_hat = self.up(h[segments[begin] : segments[end - 1] + 1], inside)[begin - first :]
-            y = self.dec2(z1_hat, timeline.slice(begin, end))[start - begin : stop - begin]
-            frames, _, state = self.head(y, timeline.positions[start:stop], state=state)
-            windows = self.head.window.square().expand_as(frames)
-            for i, (low, high) in enumerate(pairwise(utterance_starts)):
-                a, b = max(start, low), min(stop, high)
-                if a < b:
-                    span = slice((a - low) * hop, (b - low + overlap - 1) * hop)
-                    sums[i][span] += overlap_add(frames[a - start : b - start], hop)
-                    envelopes[i][span] += overlap_add(windows[a - start : b - start], hop)
-        edge = (self.config.n_fft - hop) // 2
-        return [(x / w.clamp(min=1e-8))[edge:-edge] for x, w in zip(sums, envelopes, strict=True)]
 
 
 def _initialize(module: nn.Module) -> None:
@@ -205,12 +153,3 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def _rows(frames: list[Tensor], begin: int, end: int) -> Tensor:
-    """Rows begin ... end - 1 of matrices stacked end to end, without stacking them all."""
-    rows, offset = [], 0
-    for matrix in frames:
-        rows.append(matrix[max(0, begin - offset) : max(0, end - offset)])
-        offset += matrix.shape[0]
-    return torch.cat(rows)

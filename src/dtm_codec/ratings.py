@@ -93,6 +93,11 @@ class RatingResults:
     excluded: tuple[str, ...]
     """Left out by post-screening."""
 
+    @property
+    def all_excluded(self) -> bool:
+        """Whether there is nothing to show because nobody is left."""
+        return bool(self.excluded) and len(self.excluded) == len(self.listeners)
+
 
 def read_ratings(path: Path) -> list[Rating]:
     """Rows with listener, trial, system and rating (0 ... 100), as CSV with a heading or a JSON list of objects."""

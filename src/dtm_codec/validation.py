@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,9 @@ from .optional import import_optional
 Built = TypeVar("Built")
 
 _hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 _FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -41,12 +45,13 @@ class Validated:
 def build(cls: type[Built], data: Any, where: str = "") -> Built:
     """A dataclass from plain data: keys and types are checked, also of dataclasses inside it."""
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where or cls.__name__}: expected a mapping, got {data!r}")
+        raise ConfigError(f"{where or cls.__name__}: expected a mapping, got {_SHORT.repr(data)}")
     hints = _hints(cls)
     values = {key: _convert(data[key], hints[key], _dotted(where, key)) for key in data if key in hints}
     for key in data:
         if key not in hints:
-            raise ConfigError(f"unknown key {_dotted(where, str(key))!r}; known keys: {', '.join(sorted(hints))}")
+            unknown = _SHORT.repr(_dotted(where, str(key)))
+            raise ConfigError(f"unknown key {unknown}; known keys: {', '.join(sorted(hints))}")
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in data:
@@ -65,34 +70,37 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return value if isinstance(value, hint) else build(hint, value, where)
     if origin is Literal:
         if value not in arguments:
-            raise ConfigError(f"{where} = {value!r}; allowed: {', '.join(map(repr, arguments))}")
+            raise ConfigError(f"{where} = {_SHORT.repr(value)}; allowed: {', '.join(map(repr, arguments))}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} = {value!r}; expected a list")
+            raise ConfigError(f"{where} = {_SHORT.repr(value)}; expected a list")
         return tuple(_convert(item, arguments[0], f"{where}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where} = {value!r}; expected a mapping")
+            raise ConfigError(f"{where} = {_SHORT.repr(value)}; expected a mapping")
         return {_convert(k, arguments[0], where): _convert(v, arguments[1], f"{where}.{k}") for k, v in value.items()}
     options = arguments or (hint,)
     if value is None and type(None) in options:
         return None
     for option in options:
         if option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise ConfigError(f"{where} = {_SHORT.repr(value)}; allowed: up to 1.8e308") from None
         if option in (int, str, bool) and type(value) is option:
             return value
         if dataclasses.is_dataclass(option):
             return _convert(value, option, where)
     names = " or ".join("null" if o is type(None) else o.__name__ for o in options)
-    raise ConfigError(f"{where} = {value!r}; expected {names}")
+    raise ConfigError(f"{where} = {_SHORT.repr(value)}; expected {names}")
 
 
 def require(condition: bool, where: str, value: Any, allowed: str) -> None:
     """Raise `ConfigError` with the field, its value and what is allowed, unless the condition holds."""
     if not condition:
-        raise ConfigError(f"{where} = {value!r}; allowed: {allowed}")
+        raise ConfigError(f"{where} = {_SHORT.repr(value)}; allowed: {allowed}")
 
 
 def load(cls: type[Built], path: Path) -> Built:
@@ -107,7 +115,7 @@ def load(cls: type[Built], path: Path) -> Built:
 def read_json(path: Path) -> Any:
     try:
         return json.loads(_read(path), object_pairs_hook=_unique)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as JSON ({error})") from None
 
 
@@ -120,7 +128,7 @@ def parse_yaml(text: str, where: str) -> Any:
     yaml = import_optional("yaml", "train")
     try:
         return yaml.load(text, _yaml_loader())
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: cannot be read as YAML ({' '.join(str(error).split())})") from None
 
 

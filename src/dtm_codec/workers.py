@@ -32,7 +32,8 @@ def available_cores() -> int:
 def run_in_processes(
     start: Callable[[], Callable[[Task], Answer]], tasks: Iterable[Task], processes: int, threads: int = 1
 ) -> Generator[Answer, None, None]:
-    """Do the tasks in any order, `processes` at a time with `threads` threads each.
+    """Do the tasks in any order, `processes` at a time with `threads` threads each; `OMP_NUM_THREADS` may
+    allow fewer.
 
     start: called once in every worker, gives what is called with each task. Closing the generator stops all workers at
     once. Processes are spawned, not forked, since the threads of torch and onnxruntime do not survive a fork.
@@ -57,8 +58,11 @@ def _become_worker(start: Callable[[], Callable[[Any], Any]], threads: int, watc
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
+    wished = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    threads = min(threads, int(wished)) if wished.isdigit() and int(wished) else threads
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[variable] = str(threads)  # read when torch and numba are loaded, next
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow down whoever else is at work
     import torch
 
     torch.set_num_threads(threads)

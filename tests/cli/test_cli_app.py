@@ -70,7 +70,8 @@ def test_models_shows_the_bundled_ones_first(
     monkeypatch.setattr("dtm_codec.hub.BUNDLED", tmp_path)
     shutil.copytree(model, tmp_path / "tiny")
     header, bundled, preset = run("models").stdout.decode().splitlines()
-    assert header.split() == ["name", "kind", "selector", "parameters", "frame", "rate", "token", "rate", "bps"]
+    rates = ["frame", "rate", "token", "rate", "bps", "latency"]
+    assert header.split() == ["name", "kind", "selector", "parameters", *rates]
     assert bundled.split()[:3] == ["tiny", "bundled", "ple"]
     assert preset.split()[:2] == ["vfr-25", "preset"]
-    assert preset.split()[-5:] == ["50", "Hz", "25", "Hz", "400"]
+    assert preset.split()[-7:] == ["50", "Hz", "25", "Hz", "400", "no", "bound"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 import soundfile
 from cli_support import Run, sweep
+from rich.console import Console
 
 from dtm_codec import DTMCodec
+from dtm_codec.cli import batch
 from dtm_codec.speech.audio import audio_info, read_audio, write_audio
 
 INFO_KEYS = {
@@ -60,6 +63,32 @@ def test_the_command_line_gives_what_the_python_api_gives(run: Run, speech: Path
     assert codec.load("speech.dtm") == expected
     assert run("decode", "speech.dtm", "-m", model).code == 0
     np.testing.assert_allclose(read_audio("speech.decoded.wav")[0], codec.decode(expected).clip(-1, 1), atol=1e-4)
+
+
+@pytest.mark.usefixtures("free_moves")
+def test_effort_is_that_of_the_python_api(run: Run, speech: Path, model: Path) -> None:
+    codec = DTMCodec.from_pretrained(model)
+    audio, rate = read_audio(speech)
+    expected = codec.encode(audio, rate, bitrate=700, effort=1)
+    assert run("encode", "speech.wav", "-m", model, "-b", 700, "--effort", 1).code == 0
+    assert codec.load("speech.dtm") == expected
+    assert expected != codec.encode(audio, rate, bitrate=700)
+    for wrong in ("-1", "1.5", "much"):
+        refused = run("encode", "speech.wav", "-m", model, "-o", "none.dtm", "--effort", wrong)
+        assert refused.code == 2
+        assert "--effort" in refused.stderr
+        assert wrong in refused.stderr
+    assert not Path("none.dtm").exists()
+
+
+def test_one_long_file_shows_how_far_it_is_on_a_terminal_only() -> None:
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
+        with batch._progress(console, 1) as show:
+            show(0)
+            assert "files" not in console.file.getvalue()  # type: ignore[attr-defined]
+            show(0.5)
+        assert ("files" in console.file.getvalue()) == is_terminal  # type: ignore[attr-defined]
 
 
 def test_a_bundled_model_is_found_by_the_id_in_the_file(
@@ -305,10 +334,10 @@ def test_two_inputs_never_share_an_output(run: Run, speech: Path, model: Path) -
 def test_a_failure_half_way_leaves_no_file(
     run: Run, speech: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full_disk(path: Path, data: bytes) -> int:
-        raise OSError(28, "No space left on device", str(path))
+    def full_disk(file: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    monkeypatch.setattr("os.fsync", full_disk)
     result = run("encode", "speech.wav", "-m", model)
     assert result.code == 2
     assert "No space left on device" in result.stderr

@@ -12,6 +12,7 @@ import pytest
 from corpus_helpers import alive, children, files
 
 from dtm_codec.corpus import CorpusError, run, tokenize
+from dtm_codec.locks import FolderInUseError, folder_in_use
 from dtm_codec.workers import WorkerError
 
 
@@ -50,6 +51,7 @@ def test_processes_write_the_same_bytes_as_one(clips, whole, tmp_path, tiny_mode
     assert "60 utterances" in finished.stdout
     assert "hours per hour" in finished.stdout
     assert files(out) == whole
+    assert not list(out.rglob(".*"))  # no temporary, no lock
 
 
 def test_a_worker_that_dies_stops_the_run_and_a_rerun_goes_on(clips, whole, tmp_path, tiny_model):
@@ -82,6 +84,12 @@ def test_an_interrupted_run_leaves_no_worker(clips, tmp_path, tiny_model):
 def resource_trackers() -> set[int]:
     """Helpers of multiprocessing that live as long as this process."""
     return {pid for pid in children(os.getpid()) if b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+def test_a_folder_is_written_by_one_run_at_a_time(clips, tmp_path, tiny_model):
+    with folder_in_use(tmp_path), pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} "):
+        tokenize(clips, tmp_path, model=tiny_model)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cores_are_shared_out(clips, tmp_path, tiny_model, monkeypatch):

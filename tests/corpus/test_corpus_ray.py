@@ -54,6 +54,7 @@ def test_ray_writes_the_same_bytes_even_if_a_worker_is_killed(clips, whole, tmp_
         clips, tmp_path / "out", model=tiny_model, shard_size=2, ray="auto", workers=2, on_progress=kill_one
     )
     assert files(tmp_path / "out") == whole
+    assert not list((tmp_path / "out").rglob(".*"))  # no temporary, no lock
     assert summary.progress.report.utterances == 60
     assert summary.progress.hours_per_core_hour > 0
     assert killed

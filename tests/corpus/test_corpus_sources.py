@@ -50,7 +50,7 @@ def test_a_manifest_is_read_once_however_it_is_cut(tmp_path_factory, kinds, size
     lines = [json.dumps({"audio_filepath": f"é{i}.wav"}) if kind == "item" else kind for i, kind in enumerate(kinds)]
     path = tmp_path_factory.mktemp("cut") / "m.jsonl"
     path.write_text("\n".join(lines) + ("\n" if newline_at_end else ""))
-    source = Manifest.scan(path, path.parent)
+    source = Manifest.scan(path, path.parent, "times")
     found = items(source, size)
     assert [item.id for item in found] == [f"é{i}.wav" for i, kind in enumerate(kinds) if kind == "item"]
     assert source.items == len(found) == sum(part.items for part in source.parts(size))
@@ -212,6 +212,27 @@ def test_both_arrow_formats_are_read(tmp_path, speech, writer):
     source = opened(tmp_path / "a.arrow", tmp_path)
     assert [(i.audio, i.text) for i in items(source, 1)] == [(r.wav, r.text) for r in speech]
     assert [part.items for part in source.parts(4)] == [6, 5]
+
+
+@pytest.mark.parametrize("compare", ["times", "content"])
+@pytest.mark.parametrize("kind", ["folder", "manifest", "tar"])
+def test_the_fingerprint_sees_a_file_replaced_by_one_of_equal_size(manifest, tmp_path, kind, compare):
+    changed = manifest.parent / "0" / "utt00.wav"
+    corpus = {"folder": manifest.parent, "manifest": manifest, "tar": tmp_path / "a.tar"}[kind]
+    if kind == "tar":
+        changed = corpus
+        with tarfile.open(corpus, "w") as tar:
+            tar.add(manifest.parent / "0" / "utt00.wav", "a.wav")
+    before = open_source(corpus, tmp_path / "listing.jsonl", compare).fingerprint
+    data = changed.read_bytes()
+    middle = len(data) // 2
+    changed.with_name("new").write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    changed.with_name("new").replace(changed)
+    assert open_source(corpus, tmp_path / "listing.jsonl", compare).fingerprint != before
+    changed.write_bytes(data)
+    os.utime(changed, ns=(1, 1))
+    after = open_source(corpus, tmp_path / "listing.jsonl", compare).fingerprint
+    assert (after == before) == (compare == "content")
 
 
 def test_the_fingerprint_follows_the_corpus(manifest, tmp_path):

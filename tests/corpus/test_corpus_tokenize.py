@@ -16,10 +16,11 @@ import pytest
 import soundfile
 from corpus_helpers import SAMPLE_RATE, recording, write_manifest
 
-from dtm_codec import Encoded, Layout, ModelError, RateError
+from dtm_codec import DTMCodec, DTMCodecError, Encoded, Layout, ModelError, RateError
 from dtm_codec.corpus import CorpusError, tokenize
 from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
+from dtm_codec.files import _MACHINE
 from dtm_codec.speech.audio import read_audio
 from dtm_codec.speech.utterance import Failure, Utterance
 
@@ -159,6 +160,23 @@ def test_a_folder_with_the_name_of_a_bundled_model_is_not_it(tmp_path, monkeypat
     assert _identify("small", asked).name == "small"
 
 
+@pytest.mark.usefixtures("free_moves")
+def test_effort_is_part_of_the_plan(tmp_path, tiny_model, speech, rows):
+    folder, out = tmp_path / "corpus", tmp_path / "out"
+    folder.mkdir()
+    (folder / "a.wav").write_bytes(speech[0].wav)
+    tokenize(folder, out, model=tiny_model, effort=1)
+    codec = DTMCodec.from_pretrained(tiny_model)
+    audio, rate = read_audio(folder / "a.wav", codec.config.sample_rate)
+    assert rows(out)[0]["tokens"] == codec.encode(audio, rate, effort=1).codes.tolist()
+    assert rows(out)[0]["tokens"] != codec.encode(audio, rate).codes.tolist()
+    assert metadata(out)["effort"] == 1
+    with pytest.raises(CorpusError, match="begun with effort 1, not 3"):
+        tokenize(folder, out, model=tiny_model, effort=3)
+    with pytest.raises(DTMCodecError, match=r"effort = -1; allowed: a whole number >= 0"):
+        tokenize(folder, tmp_path / "out2", model=tiny_model, effort=-1)
+
+
 def test_a_shard_of_failures_alone_is_still_a_table(tmp_path, tiny_model, speech, rows):
     datasets = pytest.importorskip("datasets")
     folder, out = tmp_path / "corpus", tmp_path / "out"
@@ -225,7 +243,7 @@ def test_a_second_run_does_nothing_again(manifest, tmp_path, tiny_model):
     out = tmp_path / "out"
     tokenize(manifest, out, model=tiny_model, shard_size=4)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (out / "data").iterdir()}
-    (out / "data" / ".train-00000-of-00003-x.parquet").write_bytes(b"left over from a kill")
+    (out / "data" / f".{_MACHINE}{'0' * 12}.parquet").write_bytes(b"left over from a kill")
     summary = tokenize(manifest, out, model=tiny_model)
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (out / "data").iterdir()} == before
     assert summary.progress.report.utterances == 0

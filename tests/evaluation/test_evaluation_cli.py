@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ def test_evaluate_then_report(manifest: Path, tmp_path: Path, capsys: pytest.Cap
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["utterances"] == 2
     assert run("report", tmp_path / "run", "-o", tmp_path / "report") == 0
     assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_a_system_that_fails_on_all_is_named_with_its_reason_and_exits_1(
+    manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setitem(sys.modules, "transformers", None)  # as if it were not installed
+    options = ("--data", manifest, "--metrics", "si-sdr", "-o", tmp_path / "run")
+    assert run("evaluate", "identity", "encodec:1.5?model=random", *options) == 1
+    shown = capsys.readouterr()
+    assert "| Reference | 256000 |" in shown.out
+    failed = next(line for line in shown.err.splitlines() if " failed on " in line)
+    assert "encodec:1.5?model=random failed on 3 of 3 utterances" in failed
+    assert "pip install transformers" in failed
 
 
 @pytest.mark.parametrize(

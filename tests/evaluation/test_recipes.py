@@ -22,7 +22,7 @@ def test_every_table_of_the_paper_has_its_recipe() -> None:
     assert {recipes.load(name).paper for name in recipes.ORDER} - {None} == set(paper.tables())
 
 
-@pytest.mark.parametrize("name", recipes.ORDER)
+@pytest.mark.parametrize("name", [*recipes.ORDER, *recipes.BEYOND])
 def test_names_in_recipes_mean_something(name: str) -> None:
     recipe = recipes.load(name)
     small, big = Models(None, "small"), Models(None, "paper")

@@ -21,6 +21,7 @@ from dtm_codec.evaluation.runner import evaluate
 from dtm_codec.evaluation.summary import Summary
 from dtm_codec.evaluation.systems.base import Coded, Samples
 from dtm_codec.evaluation.systems.plain import Identity, LowPass
+from dtm_codec.locks import FolderInUseError, folder_in_use
 
 pyarrow = pytest.importorskip("pyarrow.parquet")
 
@@ -111,6 +112,13 @@ def test_a_system_that_fails_on_one_utterance_keeps_the_others(
     summary = evaluate(["counting"], ["si-sdr"], read_data(manifest), tmp_path)
     assert summary.systems["counting"].failures == {"1.wav": "too loud"}
     assert summary.systems["counting"].metrics["si-sdr"].n == 2
+
+
+def test_a_folder_is_written_by_one_run_at_a_time(manifest: Path, tmp_path: Path) -> None:
+    with folder_in_use(tmp_path), pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} "):
+        evaluate(["identity"], ["si-sdr"], read_data(manifest), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    evaluate(["identity"], ["si-sdr"], read_data(manifest), tmp_path)
 
 
 def test_a_judge_without_a_value_for_an_utterance_leaves_it_out(tmp_path: Path) -> None:

@@ -161,6 +161,22 @@ def test_rate_and_selector_are_options_of_the_name(models: Path, speech: Samples
     assert systems.build(f"dtm:{models / 's-vfr-50' / 'export'}?selector=stride").series == "DTM-Codec FFR, stride"
 
 
+@pytest.mark.usefixtures("free_moves")
+def test_effort_is_an_option_of_the_name(models: Path, manifest: Path, speech: Samples) -> None:
+    model = f"dtm:{models / 's-vfr-50' / 'export'}"
+    plain, searched = (systems.build(f"{model}?bitrate=700{more}") for more in ("", "&effort=1"))
+    assert searched.title == f"{plain.title}, effort 1"
+    assert searched.series == f"{plain.series}, effort 1"
+    a, b = plain.encode(speech), searched.encode(speech)
+    assert a.bits == b.bits
+    assert (a.payload.codes != b.payload.codes).any()
+    calibrated = systems.build(f"{model}?bitrate=700&effort=1&calibrate={manifest}")
+    assert systems.build(calibrated.settled_name).encode(speech).payload == calibrated.encode(speech).payload
+    for wrong in ("-1", "1.5", "much", ""):
+        with pytest.raises(DTMCodecError, match=f"effort = '{wrong}'; allowed: a whole number >= 0"):
+            systems.build(f"{model}?effort={wrong}")
+
+
 def test_one_tau_is_calibrated_on_a_set(models: Path, manifest: Path) -> None:
     model = f"dtm:{models / 's-vfr-50' / 'export'}"
     for swap in ("", "&selector=lagrangian&s_max=4"):

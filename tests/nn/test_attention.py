@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,37 +11,54 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dtm_codec.nn.attention import AttentionPlan, windowed_attention
+from dtm_codec.nn.pieces import Rows, in_pieces
 from dtm_codec.nn.timeline import Timeline
 from dtm_codec.nn.transformer import TransformerStack, rotate
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=5).map(tuple)
 
 
-def plan_for(lengths: tuple[int, ...], window: int, head_dim: int = 8) -> AttentionPlan:
-    return AttentionPlan.build(timeline_of(lengths), window, head_dim, 10_000.0)
+def plan_for(
+    lengths: tuple[int, ...], window: int, head_dim: int = 8, lookahead: int | None = None, stride: int = 1
+) -> AttentionPlan:
+    timeline = timeline_of(lengths)
+    timeline = Timeline(timeline.lengths, stride * timeline.positions)
+    return AttentionPlan.build(timeline, window, head_dim, 10_000.0, lookahead)
 
 
 def timeline_of(lengths: tuple[int, ...]) -> Timeline:
     return Timeline.consecutive(lengths, torch.device("cpu"))
 
 
-def dense_attention(q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], window: int) -> Tensor:
+def dense_attention(
+    q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...], window: int, ahead: int | None = None
+) -> Tensor:
     """One N x N mask over the packed axis: the definition."""
     sequence = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     step = torch.arange(sum(lengths))
     seen = (sequence[:, None] == sequence) & ((step[:, None] - step).abs() <= window)
+    seen &= step - step[:, None] <= (window if ahead is None else ahead)
     scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5
     weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
     return torch.einsum("hqk,khd->qhd", weights, v)
 
 
-@given(lengths=LENGTHS, window=st.sampled_from([1, 4, 16, 64]), seed=st.integers(0, 999))
-@settings(max_examples=60, deadline=None)
-def test_equals_dense_masked_attention_forward_and_backward(lengths: tuple[int, ...], window: int, seed: int) -> None:
+@given(
+    lengths=LENGTHS,
+    window=st.sampled_from([1, 4, 16, 64]),
+    ahead=st.sampled_from([None, 0, 1, 3]),
+    stride=st.sampled_from([1, 3]),
+    seed=st.integers(0, 999),
+)
+@settings(max_examples=80, deadline=None)
+def test_equals_dense_masked_attention_forward_and_backward(
+    lengths: tuple[int, ...], window: int, ahead: int | None, stride: int, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(sum(lengths), 2, 8, generator=generator, dtype=torch.float64) for _ in range(3))
-    plan = plan_for(lengths, window)
-    expected = dense_attention(q, k, v, lengths, window)
+    # steps that are `stride` apart in time: a look-ahead of so many times as much sees the same steps
+    plan = plan_for(lengths, window, lookahead=None if ahead is None else stride * ahead + stride - 1, stride=stride)
+    expected = dense_attention(q, k, v, lengths, window, ahead)
     torch.testing.assert_close(windowed_attention(q, k, v, plan), expected)  # the inference path
 
     grad = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
@@ -47,7 +66,7 @@ def test_equals_dense_masked_attention_forward_and_backward(lengths: tuple[int, 
     attended = windowed_attention(*inputs, plan)  # the training path
     torch.testing.assert_close(attended, expected)
     references = [x.clone().requires_grad_() for x in (q, k, v)]
-    dense_attention(*references, lengths, window).backward(grad)
+    dense_attention(*references, lengths, window, ahead).backward(grad)
     attended.backward(grad)
     for ours, reference in zip(inputs, references, strict=True):
         torch.testing.assert_close(ours.grad, reference.grad)
@@ -77,18 +96,45 @@ def test_rotation_depends_on_relative_position_only() -> None:
     torch.testing.assert_close(products[0], products[1], atol=1e-3, rtol=0)
 
 
-@pytest.fixture(scope="module")
-def stack() -> TransformerStack:
+@pytest.fixture(scope="module", params=[None, 0, 3])
+def stack(request: pytest.FixtureRequest) -> TransformerStack:
     torch.manual_seed(0)
-    return TransformerStack(2, 16, 2, 24, window=8, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0)
+    return TransformerStack(
+        2, 16, 2, 24, window=8, lookahead=request.param, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0
+    )
 
 
-@given(lengths=LENGTHS, piece=st.sampled_from([8, 16, 40]))
-@settings(max_examples=30, deadline=None)
-def test_a_stack_in_pieces_equals_the_whole(stack: TransformerStack, lengths: tuple[int, ...], piece: int) -> None:
-    x, timeline = torch.randn(sum(lengths), 16), timeline_of(lengths)
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_nothing_beyond_the_look_ahead_counts(ahead: int) -> None:
+    torch.manual_seed(0)
+    stack = TransformerStack(2, 16, 2, 24, window=8, lookahead=ahead, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0)
+    timeline = Timeline((40,), torch.arange(40).repeat_interleave(2)[:40] + torch.arange(40))  # 0, 1, 3, 4, 6, ...
+    x = torch.randn(40, 16)
+    changed = x.clone()
+    changed[20:] += 1
     with torch.no_grad():
-        torch.testing.assert_close(stack.in_pieces(x, timeline, piece), stack(x, timeline), atol=1e-5, rtol=1e-5)
+        difference = (stack(x, timeline) - stack(changed, timeline)).abs().amax(1)
+    reached = timeline.positions + 2 * ahead >= timeline.positions[20]  # two layers
+    assert not difference[~reached].any()
+    assert difference[20:].all()
+    assert difference[19] > 0 or ahead == 0
+
+
+@given(lengths=LENGTHS, piece=st.sampled_from([8, 16, 40]), block=st.sampled_from([1, 7, 1000]), begin=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_a_stack_in_pieces_equals_the_whole(
+    stack: TransformerStack, lengths: tuple[int, ...], piece: int, block: int, begin: bool
+) -> None:
+    x, timeline = torch.randn(sum(lengths), 16), timeline_of(lengths)
+    skipped = 16 if begin and len(x) > 48 else 0  # begin at row 48, with a reach of 16 before it
+    first = 48 - skipped if skipped else 0
+    blocks = zip(x[first:].split(block), timeline.positions[first:].split(block), strict=True)
+    with torch.no_grad():
+        pieces = list(in_pieces(stack, itertools.starmap(Rows, blocks), piece, before=skipped))
+        whole = stack(x, timeline)[first + skipped :]
+    torch.testing.assert_close(torch.cat([rows.values for rows in pieces]), whole, atol=1e-5, rtol=1e-5)
+    assert torch.equal(torch.cat([rows.positions for rows in pieces]), timeline.positions[first + skipped :])
+    assert max(len(rows.values) for rows in pieces) <= piece + stack.reach
 
 
 @given(lengths=LENGTHS)
@@ -113,7 +159,7 @@ def test_late_in_a_long_recording_angles_are_as_exact_as_at_its_start() -> None:
 def test_a_timeline_is_cut_and_thinned_with_its_sequences() -> None:
     timeline = timeline_of((3, 1, 4))
     assert timeline.positions.tolist() == [0, 1, 2, 0, 0, 1, 2, 3]
-    piece = timeline.slice(2, 6)
+    piece = Timeline.of(timeline.positions[2:6])
     assert (piece.lengths, piece.positions.tolist()) == ((1, 1, 2), [2, 0, 0, 1])
     kept = timeline.kept(torch.tensor([1, 0, 1, 1, 1, 0, 0, 1]).bool())
     assert (kept.lengths, kept.positions.tolist()) == ((2, 1, 2), [0, 2, 0, 0, 3])

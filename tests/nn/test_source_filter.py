@@ -42,7 +42,7 @@ def test_noise_and_silence_have_little_salience() -> None:
 def test_predicted_pitch_lies_between_bins() -> None:
     logits = -0.5 * (torch.arange(PITCH_BINS) - torch.tensor([[40.0], [40.5], [150.0]])).square()
     torch.testing.assert_close(
-        predicted_pitch(logits), pitch_of_bins(torch.tensor([40.0, 40.5, 150.0])), rtol=2e-3, atol=0
+        predicted_pitch(logits).float(), pitch_of_bins(torch.tensor([40.0, 40.5, 150.0])), rtol=2e-3, atol=0
     )
 
 
@@ -93,6 +93,21 @@ def test_a_head_goes_on_from_the_state_of_the_piece_before() -> None:
         state = output.state
     torch.testing.assert_close(torch.cat(frames), whole.frames, rtol=0, atol=1e-4)
     assert not torch.allclose(head(x[45:], positions[45:]).frames, whole.frames[45:], atol=1e-4)
+
+
+def test_a_little_of_the_logits_is_little_of_the_pitch() -> None:
+    """Phases add up the pitch for as long as someone speaks: rounding must not."""
+    logits = torch.randn(500, PITCH_BINS, generator=torch.Generator().manual_seed(0))
+    noise = 1e-7 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    assert float((predicted_pitch(logits) - predicted_pitch(logits + noise)).abs().max()) < 1e-5
+
+
+def test_a_pulse_moves_smoothly_with_its_phase() -> None:
+    head = SourceFilterHead(CodecConfig(hop_length=HOP, dim=8))
+    phase = torch.linspace(-4e-3, 4e-3, 401, dtype=torch.float64) % (2 * math.pi)  # through a pulse in mid-frame
+    spectra = head._pulse_spectrum(Pulses(torch.full((401,), 60.0), phase))
+    waves = torch.fft.irfft(spectra, n=4 * HOP)
+    assert float(waves.diff(dim=0).abs().max()) < 2e-3 * float(waves.max())
 
 
 def test_pitch_features_need_a_window_of_a_period() -> None:

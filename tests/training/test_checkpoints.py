@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import logging
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +82,58 @@ def test_a_write_that_really_fails(tmp_path: Path) -> None:
     assert "cannot write" in done.stdout
     assert "the last good checkpoint is" in done.stdout
     assert names(tmp_path) == ["step-00000010.ckpt"]
+
+
+def same(one: Any, two: Any) -> bool:
+    if isinstance(one, dict):
+        return isinstance(two, dict) and one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+    return torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_flipped_bit_is_noticed_wherever_it_is(tmp_path: Path, published: bool) -> None:
+    state = {"step": 1, "config": {"seed": 0}, "codec": {"weight": torch.randn(500), "tau": torch.tensor(0.5)}}
+    if published:
+        path = tmp_path / checkpoints.PUBLISHED
+        checkpoints.write_safetensors(path, state)
+    else:
+        path = checkpoints.save(tmp_path, 1, state, keep_every=1)
+    whole, draw, refused = path.read_bytes(), random.Random(0), 0
+    places = draw.sample(range(len(whole)), 300)
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(flipped)
+        try:
+            assert same(checkpoints.load(path), state), f"byte {place} of {len(whole)}"  # padding may differ
+        except CheckpointError:
+            refused += 1
+    assert refused > 150
+
+
+def test_a_damaged_newest_checkpoint_is_put_aside_for_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, newest = (checkpoints.save(tmp_path, step, {**STATE, "step": step}, keep_every=100) for step in (10, 20))
+    broken = newest.read_bytes()[:500]
+    newest.write_bytes(broken)
+    with pytest.raises(CheckpointError, match=f"{newest}.*the one before it: {before}"):
+        checkpoints.load(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        path, state = checkpoints.load_newest(tmp_path)
+    assert (path, state["step"]) == (before, 10)
+    assert str(newest) in caplog.text
+    assert names(tmp_path) == [before.name, f"{newest.name}.damaged"]
+    assert (tmp_path / f"{newest.name}.damaged").read_bytes() == broken
+
+
+def test_if_no_checkpoint_is_whole_nothing_is_put_aside(tmp_path: Path) -> None:
+    paths = [checkpoints.save(tmp_path, step, STATE, keep_every=100) for step in (10, 20)]
+    for path in paths:
+        path.write_bytes(b"text")
+    with pytest.raises(CheckpointError, match=r"step-00000020\.ckpt is no readable checkpoint"):
+        checkpoints.load_newest(tmp_path)
+    assert names(tmp_path) == [path.name for path in paths]
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:

@@ -1,16 +1,23 @@
-"""Laws 7 and 8: a killed run resumes to the same curve, several processes compute what one does; clean ends."""
+"""Law 8 and what law 7 needs: a resumed run is the same run, several processes compute what one does; clean ends.
+
+tests/test_kill_tests.py kills runs.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +26,11 @@ import training_support as support
 from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
-from dtm_codec.errors import DataError
+from dtm_codec.errors import ConfigError, DataError
+from dtm_codec.locks import FolderInUseError, folder_in_use
 from dtm_codec.training import checkpoints
-from dtm_codec.training.data import Batch, Crops, InMemory, find_utterances
+from dtm_codec.training.config import TrainConfig
+from dtm_codec.training.data import Batch, Crops, InMemory, batches, find_utterances
 from dtm_codec.training.run import _stop_signals, train
 from dtm_codec.training.trainer import Trainer, TrainingError
 
@@ -32,26 +41,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     train(support.tiny(folder), folder / "run")
     return folder / "run"
-
-
-def test_killed_run_resumes_to_the_same_curve(tmp_path: Path, whole: Path) -> None:
-    out = tmp_path / "run"
-    process = subprocess.Popen(
-        support.command(tmp_path, out), env=support.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    metrics = out / "metrics.jsonl"
-    deadline = time.monotonic() + 120
-    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 6):
-        assert process.poll() is None, "ended before it was killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    last = checkpoints.latest(out)
-    assert last is not None
-    assert checkpoints.step_of(last) < 12
-    support.run(tmp_path, out, "--resume")
-    assert support.curve(out) == support.curve(whole)
 
 
 def test_weights_after_resuming_are_the_same(tmp_path: Path, whole: Path) -> None:
@@ -128,6 +117,42 @@ def test_jitter_trains_at_many_rates_around_the_steered_tau(tmp_path: Path) -> N
     assert {m["tau"] for m in metrics} == {float(trainer.network.tau)}
 
 
+def test_lost_tokens_do_not_reach_the_decoder_and_each_crop_draws_its_own(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "packet_loss.share=0.6", "discriminator.start=1000")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    heard: list[int] = []
+    trainer.network.dec1.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0].shape[0]))
+    batch = Batch(0.1 * torch.randn(4, 8000, generator=torch.Generator().manual_seed(0)), ["a"] * 4)
+    kept = [round(trainer.train_step(batch)["keep_ratio"] * 200) for _ in range(4)]
+    assert all(0 < arrived < sent for arrived, sent in zip(heard, kept, strict=True))
+    assert 0.4 < sum(heard) / sum(kept) < 0.9
+    lost = trainer._lost_steps(batch.audio)
+    assert lost is not None
+    assert len({tuple(own) for own in lost.tolist()}) == 4
+    assert not lost[:, 0].any()
+    assert torch.equal(lost, trainer._lost_steps(batch.audio))  # the same when a run is resumed
+    second = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    second.step = trainer.step
+    second.fabric = SimpleNamespace(global_rank=1)  # type: ignore[assignment]
+    assert torch.equal(second._lost_steps(batch.audio[:2])[0], _third_crop(config, trainer.step))  # type: ignore[index]
+
+
+def _third_crop(config: TrainConfig, step: int) -> torch.Tensor:
+    """What one process draws for crop 2, the first of the second of two processes with two each."""
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    trainer.step = step
+    lost = trainer._lost_steps(torch.zeros(4, 8000))
+    assert lost is not None
+    return lost[2]
+
+
+def test_losses_need_a_decoder_that_fills_masked_steps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"packet_loss\.share = 0\.2; allowed: 0 without upsampler mask"):
+        support.tiny(tmp_path, "packet_loss.share=0.2", "model.upsampler=repeat")
+    with pytest.raises(ConfigError, match=r"packet_loss\.share = 1\.0"):
+        support.tiny(tmp_path, "packet_loss.share=1.0")
+
+
 def test_discriminators_may_have_a_learning_rate_of_their_own(tmp_path: Path) -> None:
     config = support.tiny(tmp_path, "discriminator.lr=3e-4")
     trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
@@ -185,7 +210,86 @@ def test_a_second_signal_does_not_wait() -> None:
 def test_time_is_up_after_max_minutes(tmp_path: Path) -> None:
     last = train(support.tiny(tmp_path, "max_steps=1000000"), tmp_path / "run", max_minutes=0.001)
     assert 1 <= checkpoints.step_of(last) < 1000
+    DTMCodec.from_pretrained(tmp_path / "run" / "export")
+
+
+def test_max_minutes_are_for_checkpoint_export_statistics_and_scores_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoding is made slow: all statistics would take 8 s."""
+    for number in range(40):
+        (tmp_path / f"{number}.flac").symlink_to(support.SAMPLES / "amiable.flac")
+    original = DTMCodec.encode
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.2)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(DTMCodec, "encode", slow)
+    options = ["max_steps=1000000", f"data.train={tmp_path}", f"data.dev={tmp_path}", "dev_utterances=4"]
+    config = support.tiny(tmp_path, *options, "dev_metrics=[mel]")
+    started = time.monotonic()
+    last = train(config, tmp_path / "run", max_minutes=0.4)
+    assert time.monotonic() - started < 24
+    assert checkpoints.step_of(last) > 1
     assert DTMCodec.from_pretrained(tmp_path / "run" / "export").token_model is not None
+    assert "dev/mel" in support.curve(tmp_path / "run")[-1]
+
+
+def test_a_folder_is_trained_in_by_one_run_at_a_time(tmp_path: Path) -> None:
+    with folder_in_use(tmp_path / "run"), pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} "):
+        train(support.tiny(tmp_path), tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path, whole: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    newest = tmp_path / "run" / "step-00000012.ckpt"
+    newest.write_bytes(newest.read_bytes()[:-2000])
+    train(support.tiny(tmp_path), tmp_path / "run", resume=True)
+    assert support.curve(tmp_path / "run") == support.curve(whole)
+    ours, theirs = (checkpoints.load(folder / newest.name) for folder in (tmp_path / "run", whole))
+    assert all(torch.equal(ours["codec"][name], theirs["codec"][name]) for name in theirs["codec"])
+
+
+def test_a_run_killed_between_checkpoint_and_scores_gets_them_when_resumed(tmp_path: Path) -> None:
+    options = [f"data.dev={support.SAMPLES}", "dev_utterances=1", "dev_metrics=[mel]", "dev_every=2", "max_steps=4"]
+    config = support.tiny(tmp_path, *options)
+    train(config, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    complete = support.curve(tmp_path / "run")
+    lines = metrics.read_text().splitlines(keepends=True)
+    assert "dev/mel" in lines[-1]
+    metrics.write_text("".join(lines[:-1]))
+    train(config, tmp_path / "run", resume=True)
+    assert support.curve(tmp_path / "run") == complete
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_readers_that_fail_end_the_run_with_one_line(tmp_path: Path, workers: int) -> None:
+    """They used to be waited for, without end."""
+    manifest = tmp_path / "set.jsonl"
+    manifest.write_text("".join(f'{{"audio_filepath": "{n}.flac", "duration": 3}}\n' for n in range(200)))
+    arguments = ["--data", str(manifest), "data.ram_gigabytes=0", f"data.workers={workers}"]
+    run = support.command(tmp_path, tmp_path / "run", *arguments)
+    done = subprocess.run(run, env=support.environment(), capture_output=True, text=True, check=False, timeout=90)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("dtm-codec: 100 recordings in a row cannot be read, such as: cannot read ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_is_killed_ends_the_run_with_one_line(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "data.ram_gigabytes=0", "data.workers=1", "max_steps=1000000")
+    stream = batches(
+        str(support.SAMPLES), config.data, sample_rate=16_000, crop_samples=8000, seed=0, step=0, rank=0, world=1
+    )
+    before = set(multiprocessing.active_children())
+    next(stream)
+    (reader,) = set(multiprocessing.active_children()) - before
+    reader.kill()
+    with pytest.raises((DataError, RuntimeError), match=r"a process that reads training data died|DataLoader worker"):
+        deque(islice(stream, 100))
 
 
 def test_a_run_killed_before_its_export_gets_it_when_resumed(tmp_path: Path) -> None:

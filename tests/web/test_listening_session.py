@@ -1,9 +1,12 @@
 import collections
 import dataclasses
+import io
 import json
 import shutil
 
+import numpy as np
 import pytest
+import soundfile
 from fastapi.testclient import TestClient
 from web_support import ADMIN, SYSTEMS, make_prepared
 
@@ -117,6 +120,49 @@ def test_the_browser_never_learns_a_system(listening_client: TestClient):
     assert len({len(answer.content) for answer in answers}) == 1
     assert len({tuple(sorted(answer.headers.items())) for answer in answers}) == 1, "headers tell nothing either"
     assert read_audio(answers[0].content)[0].size == 12_000
+
+
+def test_no_two_sounds_of_a_page_have_the_same_bytes_and_all_have_the_same_size(
+    listening_client: TestClient, running: RunningTest
+):
+    """Else a script finds the hidden reference by comparing."""
+    sounds, hashes = {}, set()
+    for _ in range(2):
+        state = listening_client.post("/api/listening/listeners", json={}).json()
+        headers = {"X-Listener-Token": state["token"]}
+        trial = state["trial"]
+        names = [trial["reference"], *(stimulus["id"] for stimulus in trial["stimuli"])]
+        for name in names:
+            answer = listening_client.get(f"/api/listening/stimuli/{name}", headers=headers)
+            again = listening_client.get(f"/api/listening/stimuli/{name}", headers=headers)
+            assert answer.content == again.content
+            sounds[name] = answer.content
+        hashes |= {hash(sounds[name]) for name in names}
+        assert len({len(sounds[name]) for name in names}) == 1
+    assert len(hashes) == len(sounds) == 2 * 6
+
+
+def test_what_is_added_to_a_sound_is_not_heard(running: RunningTest):
+    session = running.session(1)
+    name = session.trials[0].reference
+    stimulus = session.stimuli[name]
+    stored = running.test.audio_path(running.folder, stimulus.utterance, stimulus.system)
+    plain, _ = soundfile.read(stored, dtype="int16")
+    sent, _ = soundfile.read(io.BytesIO(running.sound(name, stimulus)), dtype="int16")
+    difference = sent.astype(int) - plain
+    assert set(np.unique(difference)) == {-1, 0, 1}
+    assert 20 * np.log10(np.sqrt(np.mean(difference**2.0)) / 32768) < -90
+
+
+def test_results_without_anyone_left_say_so_and_offer_all(listening_client: TestClient, running: RunningTest):
+    listener = Listener(listening_client)
+    for stimulus in listener.state()["trial"]["stimuli"]:
+        listener.rate(stimulus["id"], 10)
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    screened = listening_client.get("/api/listening/results", headers=admin).json()
+    assert (screened["all_excluded"], screened["scores"]) == (True, [])
+    everyone = listening_client.get("/api/listening/results?screening=false", headers=admin).json()
+    assert (everyone["all_excluded"], len(everyone["scores"])) == (False, 5)
 
 
 def test_a_second_submission_changes_nothing(listening_client: TestClient, running: RunningTest):

@@ -75,6 +75,22 @@ def test_what_is_not_there_is_one_line(capsys, arguments: list[str], message: st
     assert error.count("\n") == 1
 
 
+def test_results_without_anyone_left_say_so_and_offer_all(tmp_path: Path, speech, capsys):
+    make_prepared(tmp_path, speech)
+    store = Store(tmp_path / "test" / "ratings.sqlite")
+    for name in ("a", "b"):
+        _, listener = store.add_listener(name)
+        store.rate(listener, "utt1", "reference", 10)
+    store.close()
+    with pytest.raises(SystemExit) as end:
+        main(["listening", "results", str(tmp_path / "test")])
+    assert end.value.code == 1
+    said = capsys.readouterr().out
+    assert "All 2 listeners are left out" in said
+    assert "--no-screening" in said
+    assert "Pairwise" not in said
+
+
 def test_preferences_are_printed_written_and_drawn(tmp_path: Path, speech):
     test = make_prepared(tmp_path, speech, method="ab", no_preference=True)
     store = Store(tmp_path / "test" / "ratings.sqlite")

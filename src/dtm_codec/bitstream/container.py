@@ -30,6 +30,9 @@ Mode = Literal["compact", "raw"]
 
 _CRC_BYTES = 4
 
+MAX_BYTES = 64 << 20
+"""No file is longer: 2^24 steps, all kept, with 24 bits a token, take 53 MB."""
+
 
 class Content(NamedTuple):
     codes: npt.NDArray[np.int64]
@@ -187,15 +190,26 @@ class _Opened:
     """Where the tokens begin in their section: after a mask in fixed width there is no gap."""
 
 
-def _open(data: bytes) -> _Opened:
-    """Check and take apart. Nothing is allocated that is out of proportion to the length of `data`."""
+def read_header(data: bytes) -> Header:
+    """What a file says before its payload, which is not looked at beyond the checksum."""
+    return _open_header(data)[0]
+
+
+def _open_header(data: bytes) -> tuple[Header, int, bytes]:
+    """Header, fingerprint of the token statistics, and payload."""
     check_signature(data)
     stream = BytesIO(data[:-_CRC_BYTES])
-    fingerprint = zlib.crc32(stream.getvalue()) ^ int.from_bytes(data[-_CRC_BYTES:], "big")
+    fingerprint = zlib.crc32(data[:-_CRC_BYTES]) ^ int.from_bytes(data[-_CRC_BYTES:], "big")
     header = Header.read(stream) if fingerprint <= token_coder.MAX_FINGERPRINT else None
     if header is None or (fingerprint and not header.tokens_coded):
         raise BitstreamError("damaged or cut off: the checksum does not match")
-    payload, bit_offset = stream.read(), 0
+    return header, fingerprint, stream.read()
+
+
+def _open(data: bytes) -> _Opened:
+    """Check and take apart. Nothing is allocated that is out of proportion to the length of `data`."""
+    header, fingerprint, payload = _open_header(data)
+    bit_offset = 0
     layout, steps = header.layout, header.steps
     if layout.stride is not None:
         tokens = -(-steps // layout.stride)

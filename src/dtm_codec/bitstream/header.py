@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Literal
 
@@ -16,6 +16,8 @@ from ..layout import Layout
 
 MAGIC = b"DTM"
 VERSION = 2
+SIGNATURE_BYTES = 4
+"""What `check_signature` looks at."""
 RELEASES = {1: "0.1"}
 """Which releases of the package read the versions that this one does not."""
 
@@ -48,19 +50,11 @@ class Header:
     tokens_coded: bool = False
 
     def __post_init__(self) -> None:
-        for name, most in _LIMITS.items():
-            value = getattr(self.layout, name)
-            if value is not None and not 1 <= value <= most:
-                raise BitstreamError(f"{name} = {value}; allowed in a file: 1 ... {most}")
+        check_origin(self.model_id, self.layout)
         if not 1 <= self.num_samples <= MAX_STEPS * self.layout.hop_length:
             raise BitstreamError(
                 f"num_samples = {self.num_samples}; allowed in a file with hops of {self.layout.hop_length}: "
                 f"1 ... {MAX_STEPS * self.layout.hop_length}"
-            )
-        if _MODEL_ID.fullmatch(self.model_id) is None:
-            raise BitstreamError(
-                f"model id {self.model_id!r}; allowed: 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-', "
-                "then ':' and 8 hexadecimal digits"
             )
 
     @property
@@ -76,39 +70,25 @@ class Header:
         layout, parts = self.layout, [MAGIC]
         flags = (self.mask_bytes is not None) * _MASK_CODED
         flags |= self.tokens_coded * _TOKENS_CODED | (layout.stride is not None) * _FIXED_RATE
-        parts += [bytes([VERSION << 4 | flags]), _pack_model_id(self.model_id)]
-        rate_code = SAMPLE_RATES.index(layout.sample_rate) + 1 if layout.sample_rate in SAMPLE_RATES else 0
-        hop_code, rest = divmod(layout.hop_length, HOP_UNIT)
-        hop_code = hop_code if rest == 0 and hop_code <= MAX_HOP_CODE else 0
-        parts += [bytes([rate_code << 5 | layout.token_bits, hop_code])]
-        if rate_code == 0:
-            parts += [_pack_varint(layout.sample_rate)]
-        if hop_code == 0:
-            parts += [_pack_varint(layout.hop_length)]
-        parts += [_pack_varint(self.num_samples)]
+        parts += [bytes([VERSION << 4 | flags]), pack_origin(self.model_id, layout), pack_varint(self.num_samples)]
         if layout.stride is not None:
             parts += [bytes([layout.stride])]
         if self.mask_bytes is not None:
-            parts += [_pack_varint(self.mask_bytes)]
+            parts += [pack_varint(self.mask_bytes)]
         return b"".join(parts)
 
     @classmethod
     def read(cls, stream: BytesIO) -> Header:
         """Inverse of `to_bytes`, of a file that `check_signature` has passed; `stream` then stands at the payload."""
         stream.seek(len(MAGIC))
-        flags = _byte(stream) & 0xF
+        flags = read_byte(stream) & 0xF
         mask_coded, fixed_rate = bool(flags & _MASK_CODED), bool(flags & _FIXED_RATE)
         if flags > 7 or (mask_coded and fixed_rate):
             raise BitstreamError(f"unknown combination of flags {flags:#x}")
-        model_id = _unpack_model_id(_take(stream, _NAME_BYTES + _FINGERPRINT_BYTES))
-        rate_code, token_bits = divmod(_byte(stream), 32)
-        hop_code = _byte(stream)
-        sample_rate = SAMPLE_RATES[rate_code - 1] if rate_code else _varint(stream)
-        hop_length = HOP_UNIT * hop_code if hop_code else _varint(stream)
-        num_samples = _varint(stream)
-        stride = _byte(stream) if fixed_rate else None
-        mask_bytes = _varint(stream) if mask_coded else None
-        layout = Layout(sample_rate, hop_length, token_bits, stride)
+        model_id, layout = read_origin(stream)
+        num_samples = read_varint(stream)
+        layout = replace(layout, stride=read_byte(stream) if fixed_rate else None)
+        mask_bytes = read_varint(stream) if mask_coded else None
         return cls(layout, num_samples, model_id, mask_bytes, bool(flags & _TOKENS_CODED))
 
 
@@ -122,6 +102,42 @@ def check_signature(data: bytes) -> None:
         raise BitstreamError(f"a .dtm file of version {version}: {reader}; this release reads version {VERSION}")
 
 
+def check_origin(model_id: str, layout: Layout) -> None:
+    """Refuse a model id or layout that cannot be written."""
+    for name, most in _LIMITS.items():
+        value = getattr(layout, name)
+        if value is not None and not 1 <= value <= most:
+            raise BitstreamError(f"{name} = {value}; allowed in a file: 1 ... {most}")
+    if _MODEL_ID.fullmatch(model_id) is None:
+        raise BitstreamError(
+            f"model id {model_id!r}; allowed: 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '.', '-', "
+            "then ':' and 8 hexadecimal digits"
+        )
+
+
+def pack_origin(model_id: str, layout: Layout) -> bytes:
+    """Which model, sample rate, width of a token and hop length; the stride stands elsewhere."""
+    rate_code = SAMPLE_RATES.index(layout.sample_rate) + 1 if layout.sample_rate in SAMPLE_RATES else 0
+    hop_code, rest = divmod(layout.hop_length, HOP_UNIT)
+    hop_code = hop_code if rest == 0 and hop_code <= MAX_HOP_CODE else 0
+    parts = [_pack_model_id(model_id), bytes([rate_code << 5 | layout.token_bits, hop_code])]
+    if rate_code == 0:
+        parts += [pack_varint(layout.sample_rate)]
+    if hop_code == 0:
+        parts += [pack_varint(layout.hop_length)]
+    return b"".join(parts)
+
+
+def read_origin(stream: BytesIO) -> tuple[str, Layout]:
+    """Inverse of `pack_origin`."""
+    model_id = _unpack_model_id(_take(stream, _NAME_BYTES + _FINGERPRINT_BYTES))
+    rate_code, token_bits = divmod(read_byte(stream), 32)
+    hop_code = read_byte(stream)
+    sample_rate = SAMPLE_RATES[rate_code - 1] if rate_code else read_varint(stream)
+    hop_length = HOP_UNIT * hop_code if hop_code else read_varint(stream)
+    return model_id, Layout(sample_rate, hop_length, token_bits, None)
+
+
 def _take(stream: BytesIO, count: int) -> bytes:
     data = stream.read(count)
     if len(data) < count:
@@ -129,21 +145,21 @@ def _take(stream: BytesIO, count: int) -> bytes:
     return data
 
 
-def _byte(stream: BytesIO) -> int:
+def read_byte(stream: BytesIO) -> int:
     return _take(stream, 1)[0]
 
 
-def _pack_varint(value: int) -> bytes:
+def pack_varint(value: int) -> bytes:
     """Seven bits a byte, the lowest first; the high bit says that more follow."""
     groups = [value >> shift & 0x7F for shift in range(0, max(value.bit_length(), 1), 7)]
     return bytes([group | 0x80 for group in groups[:-1]] + groups[-1:])
 
 
-def _varint(stream: BytesIO) -> int:
+def read_varint(stream: BytesIO) -> int:
     """Up to six bytes. The last byte is never 0, except for the number 0 itself."""
     value = 0
     for shift in range(0, 42, 7):
-        byte = _byte(stream)
+        byte = read_byte(stream)
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if byte == 0 and shift:

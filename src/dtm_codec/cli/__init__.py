@@ -13,7 +13,9 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
-from . import batch, codec, corpus, evaluate, models, recipe, show, train, web
+from ..threads import let_threads_sleep
+from . import batch, codec, corpus, evaluate, models, recipe, show, streams, thin, train, web
+from .stream import stream
 
 app = typer.Typer(
     name="dtm-codec",
@@ -45,7 +47,8 @@ def _register(panel: str, *commands: Callable[..., Any]) -> None:
         app.command(rich_help_panel=panel)(command)
 
 
-_register("Codec", codec.encode, codec.decode, codec.info, show.show, models.models)
+_register("Codec", codec.encode, codec.decode, codec.info, thin.thin, show.show, models.models)
+app.add_typer(stream, name="stream", rich_help_panel="Codec")
 _register("Corpus", corpus.tokenize, corpus.detokenize)
 _register("Training", train.train, train.export, train.prepare, train.shard)
 _register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.bench)
@@ -56,6 +59,8 @@ app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. What a user can get wrong is one line on stderr and exit code 2."""
+    streams.replace_closed()
+    let_threads_sleep()
     try:
         app(args=arguments)
     except (DTMCodecError, OSError) as error:

@@ -1,139 +1,69 @@
-"""What `encode` and `decode` share: which files, where to, and going on after a bad one."""
+"""What `encode`, `decode` and `show` share: doing jobs one after the other, going on after a bad one, and a bar."""
 
 from __future__ import annotations
 
-import glob
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..errors import DTMCodecError
-from ..files import files_under, write_atomically
+from ..files import atomic_path, printable, remove_leftovers
+from . import streams
+from .jobs import STREAM, FileError, Job, Plan, exists
 
-STREAM = "-"
-"""Standard input, or standard output."""
-
-
-class FileError(DTMCodecError):
-    """A file that is not there to be read, or that cannot or must not be written."""
+PATIENCE_S = 2.0
+"""Work that takes longer shows a bar, on a terminal."""
 
 
 @dataclass(frozen=True)
-class Conversion:
-    read_suffixes: tuple[str, ...]
-    """What a folder is searched for."""
-    write_suffixes: tuple[str, ...]
-    """What an output file may be called; the first is the default."""
-    beside: str
-    """Suffix of the output when it is put beside its input."""
+class Task:
+    """A job being done."""
 
+    job: Job
+    overwrite: bool
+    on_progress: Callable[[float], None]
+    """Is told how much of this job is done, 0 ... 1."""
+    warnings: list[str] = field(default_factory=list)
 
-@dataclass(frozen=True)
-class Job:
-    """One file to turn into another; None stands for standard input or output."""
+    def source(self) -> Path | BinaryIO:
+        """The input: a path, or a seekable file if it came through a pipe."""
+        return streams.open_source(self.job.source)
 
-    source: Path | None
-    target: Path | None
+    def content(self, most: int) -> bytes:
+        """The content of an input that must be small."""
+        return streams.read_bytes(self.job.source, most)
 
-    @property
-    def name(self) -> str:
-        return str(self.source or "standard input")
-
-    def read(self) -> Path | bytes:
-        """A path where the input is a file; its bytes where it can be read only once (standard input, a pipe)."""
-        if self.source is None:
-            return sys.stdin.buffer.read()
-        if self.source.exists() and not self.source.is_file():
-            return self.source.read_bytes()
-        return self.source
-
-    def write(self, data: bytes) -> None:
-        """Put the output where it belongs, whole or not at all."""
-        if self.target is None:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+    @contextmanager
+    def output(self) -> Iterator[BinaryIO]:
+        """A seekable file for the output, which goes where it belongs when the block ends, whole or not at all."""
+        target = self.job.target
+        if target is None:
+            with tempfile.TemporaryFile() as file:
+                yield file
+                streams.to_standard_output(file)
             return
         try:
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.target, data)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(target, overwrite=self.overwrite) as temporary, temporary.open("wb") as file:
+                yield file
+                file.close()
+        except FileExistsError as error:
+            raise exists(target) from error
         except OSError as error:
-            raise FileError(f"cannot write {self.target}: {error.strerror or error}") from error
+            raise FileError(f"cannot write {target}: {error.strerror or error}") from error
 
-
-@dataclass(frozen=True)
-class Plan:
-    jobs: tuple[Job, ...]
-    is_batch: bool
-    """More than one file was asked for, so that a bad one does not stop the rest."""
-
-
-def plan(inputs: Sequence[str], output: str | None, conversion: Conversion) -> Plan:
-    """Which files to write for files, folders (searched to any depth), globs and `-`."""
-    found = [pair for text in inputs for pair in _expand(text, conversion)]
-    is_batch = len(found) > 1 or any(_is_many(text) for text in inputs)
-    if sum(source is None for source, _ in found) > 1:
-        raise typer.BadParameter("'-' (standard input) can be given once", param_hint="IN")
-    if output == STREAM and is_batch:
-        raise typer.BadParameter("standard output takes one file", param_hint="-o")
-    as_file = _output_is_file(output, conversion)
-    if as_file and is_batch:
-        raise typer.BadParameter(f"{output} is one file, for {len(found)} inputs give a folder", param_hint="-o")
-
-    def target(source: Path | None, relative: Path) -> Path | None:
-        if output == STREAM or (output is None and source is None):
-            return None
-        if as_file:
-            return Path(str(output))
-        if output is not None:
-            return Path(output) / relative.with_suffix(conversion.write_suffixes[0])
-        assert source is not None
-        return source.with_name(source.stem + conversion.beside)
-
-    jobs = dict.fromkeys(Job(source, target(source, relative)) for source, relative in found)  # named twice, done once
-    return Plan(tuple(jobs), is_batch)
-
-
-def _is_many(text: str) -> bool:
-    return Path(text).is_dir() or (glob.has_magic(text) and not Path(text).exists())
-
-
-def _expand(text: str, conversion: Conversion) -> Iterator[tuple[Path | None, Path]]:
-    """Files that one argument names, each with its path under an output folder."""
-    path = Path(text)
-    if text == STREAM:
-        yield None, Path("stdin")
-    elif path.is_dir():
-        files = files_under(path, conversion.read_suffixes)
-        if not files:
-            raise typer.BadParameter(f"no {', '.join(conversion.read_suffixes)} file in {text}", param_hint="IN")
-        yield from ((file, file.relative_to(path)) for file in files)
-    elif _is_many(text):
-        matches = map(Path, sorted(glob.glob(text, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute one
-        files = [match for match in matches if match.is_file()]
-        if not files:
-            raise typer.BadParameter(f"no file matches {text}", param_hint="IN")
-        yield from ((file, Path(file.name)) for file in files)
-    else:
-        yield path, Path(path.name)
-
-
-def _output_is_file(output: str | None, conversion: Conversion) -> bool:
-    """Whether `-o` names a file: by its suffix. A name without one is a folder."""
-    if output is None or output == STREAM or output.endswith("/") or Path(output).is_dir():
-        return False
-    suffix = Path(output).suffix.lower()
-    if suffix and suffix not in conversion.write_suffixes:
-        allowed = f"{', '.join(conversion.write_suffixes)} for a file, no suffix for a folder"
-        raise typer.BadParameter(f"{output} has suffix {suffix!r}; allowed: {allowed}", param_hint="-o")
-    return bool(suffix)
+    def write(self, data: bytes) -> None:
+        with self.output() as file:
+            file.write(data)
 
 
 @dataclass(frozen=True)
@@ -144,7 +74,7 @@ class Outcome:
     record: dict[str, Any]
 
 
-def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: bool, as_json: bool) -> None:
+def run(work: Plan, prepare: Callable[[], Callable[[Task], Outcome]], *, force: bool, as_json: bool) -> None:
     """Do all jobs, report each on stderr, and exit with 1 if one of several failed, 2 if the only one did.
 
     `prepare` loads what all jobs need, once, and only if a job is left that may write its output.
@@ -152,25 +82,34 @@ def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: b
     if as_json and any(job.target is None for job in work.jobs):
         raise typer.BadParameter("standard output cannot take both the file and the report", param_hint="--json")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    refusals = dict(_refusals(work.jobs, force))
+    refusals = dict(work.refusals(force))
+    for folder in {job.target.parent for job in work.jobs if job.target is not None}:
+        remove_leftovers(folder)
     convert = prepare() if len(refusals) < len(work.jobs) else None
     records = []
-    with _progress(console, len(work.jobs)) as advance:
-        for job in work.jobs:
+    with progress_bar(console, len(work.jobs)) as show:
+        for number, job in enumerate(work.jobs):
             record: dict[str, Any] = {"input": str(job.source or STREAM), "output": str(job.target or STREAM)}
+            task = Task(job, force, lambda done, number=number: show(number + done))  # type: ignore[misc]
             try:
                 if job in refusals:
                     raise refusals[job]
                 assert convert is not None
-                outcome = convert(job)
+                with memory_errors():
+                    outcome = convert(task)
                 record |= outcome.record
-                console.print(f"{job.name} -> {job.target or 'standard output'}: {outcome.line}", markup=False)
+                line = f"{job.name} -> {job.target or 'standard output'}: {outcome.line}"
+                console.print(printable(line), markup=False)
             except (DTMCodecError, OSError) as error:
                 record["error"] = describe(error)
-                located = "" if job.name in record["error"] else f"{job.name}: "
+                located = "" if job.name in str(error) else f"{printable(job.name)}: "
                 console.print(f"{located}{record['error']}", markup=False, style="red")
+            for warning in task.warnings:
+                console.print(f"{printable(job.name)}: warning: {warning}", markup=False, style="yellow")
+            if task.warnings:
+                record["warnings"] = task.warnings
             records.append(record)
-            advance()
+            show(number + 1)
     failures = sum("error" in record for record in records)
     if as_json:
         typer.echo(json.dumps(records, indent=2))
@@ -182,33 +121,39 @@ def run(work: Plan, prepare: Callable[[], Callable[[Job], Outcome]], *, force: b
 
 def describe(error: DTMCodecError | OSError) -> str:
     if isinstance(error, OSError):
-        return ": ".join(filter(None, (error.filename, error.strerror or str(error))))
-    return " ".join(str(error).split())
-
-
-def _refusals(jobs: Sequence[Job], force: bool) -> Iterator[tuple[Job, FileError]]:
-    """Jobs without an input, or that would destroy something: found before any work is done."""
-    taken: dict[Path, Job] = {}
-    for job in jobs:
-        source, target = job.source, job.target
-        if source is not None and not source.exists():
-            yield job, FileError(f"{source}: no such file")
-            continue
-        if target is None:
-            continue
-        if target in taken:
-            yield job, FileError(f"{target} is already the output of {taken[target].name}")
-        elif target.exists() and source is not None and target.samefile(source):
-            yield job, FileError(f"{target} is the input itself")
-        elif target.exists() and not force:
-            yield job, FileError(f"{target} exists; --force overwrites it")
-        taken.setdefault(target, job)
+        name = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
+        return printable(": ".join(filter(None, (str(name or ""), error.strerror or str(error)))))
+    return printable(" ".join(str(error).split()))
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    """A bar for several files on a terminal; nothing for one, or in a log."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=total < 2 or not console.is_terminal) as progress:
-        task = progress.add_task("files", total=total)
-        yield lambda: progress.advance(task)
+def memory_errors() -> Iterator[None]:
+    """One file that does not fit into memory is an error of this file."""
+    try:
+        yield
+    except MemoryError as error:
+        raise FileError("not enough memory") from error
+    except RuntimeError as error:  # how torch says it
+        if "allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        raise FileError("not enough memory") from error
+
+
+@contextmanager
+def progress_bar(console: Console, total: int, patience_s: float = PATIENCE_S) -> Iterator[Callable[[float], None]]:
+    """Gives what is to be called with the number of files done, parts of one included. On a terminal, a bar with the
+    time that is left appears if it takes long; in a log nothing does."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task("", total=total)
+    started = time.monotonic()
+
+    def show(done: float) -> None:
+        bar.update(task, completed=done, description=f"file {min(int(done) + 1, total)} of {total}")
+        if time.monotonic() - started > patience_s and not bar.live.is_started:
+            bar.start()
+
+    try:
+        yield show
+    finally:
+        bar.stop()

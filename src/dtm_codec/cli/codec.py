@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from ..errors import BitstreamError, ModelError
-from . import batch, options
-from .facts import facts_of
+from .. import validation
+from ..errors import BitstreamError, DTMCodecError, ModelError
+from ..files import printable
+from . import batch, jobs, options, streams
+from .facts import FileFacts, facts_of, latency_text
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
+    from ..config import CodecConfig
+    from ..speech.audio import Samples
 
 DTM = ".dtm"
 
@@ -42,6 +47,7 @@ def encode(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    effort: options.Effort = 0,
     device: options.Device = "cpu",
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
@@ -50,26 +56,31 @@ def encode(
     as_json: options.Json = False,
 ) -> None:
     """Turn speech (WAV, FLAC, OGG, MP3, any rate and channels) into .dtm files."""
-    from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
+    from ..speech.audio import LOST_SECONDS, READ_SUFFIXES, audio_info
 
     rate = options.one_rate(bitrate, token_rate, tau)
-    work = batch.plan(inputs, output, batch.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
+    work = jobs.plan(inputs, output, jobs.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
-    def prepare() -> Callable[[batch.Job], batch.Outcome]:
+    def prepare() -> Callable[[batch.Task], batch.Outcome]:
         codec = options.load_codec(model, device)
+        warning = options.rate_warning(codec, rate)
 
-        def convert(job: batch.Job) -> batch.Outcome:
-            source = job.read()
-            audio, _ = read_audio(source, codec.config.sample_rate)
-            encoded = codec.encode(audio, codec.config.sample_rate, **rate, selector=selector)
+        def convert(task: batch.Task) -> batch.Outcome:
+            source = task.source()
+            original = audio_info(source)
+            encoded = codec.encode_file(source, **rate, selector=selector, effort=effort, on_progress=task.on_progress)
             file = encoded.to_file("raw" if raw else "compact", codec.token_model)
-            job.write(file.data)
-            facts, original = facts_of(file.info), audio_info(source)
+            task.write(file.data)
+            facts = facts_of(file.info)
             line = f"{facts.rate_line}, {len(file.data)} bytes"
             if original.sample_rate != codec.config.sample_rate:
                 line += f"; resampled from {original.sample_rate} to {codec.config.sample_rate} Hz"
             if original.channels > 1:
                 line += f"; {original.channels} channels mixed to mono"
+            if encoded.duration_s < original.promised_s - LOST_SECONDS:
+                there, promised = f"{encoded.duration_s:.2f} s", f"{original.promised_s:.2f} s"
+                task.warnings.append(f"the file breaks off: {there} of {promised} are there")
+            task.warnings.extend([warning] if warning else [])
             record = {
                 "bytes": len(file.data),
                 "input_sample_rate": original.sample_rate,
@@ -104,60 +115,124 @@ def decode(
         ),
     ] = None,
     device: options.Device = "cpu",
+    max_hours: options.MaxHours = None,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Turn .dtm files back into speech (16-bit WAV or FLAC)."""
-    from ..bitstream.container import inspect
-    from ..speech.audio import WRITE_FORMATS, audio_bytes
+    from ..bitstream.container import MAX_BYTES, read_header
+    from ..speech.audio import WRITE_FORMATS, write_blocks
 
-    work = batch.plan(inputs, output, batch.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav"))
+    conversion = jobs.Conversion((DTM,), tuple(WRITE_FORMATS), beside=".decoded.wav", check=_check_signature)
+    work = jobs.plan(inputs, output, conversion)
 
-    def prepare() -> Callable[[batch.Job], batch.Outcome]:
-        codec_for = _codec_finder(model, device)
+    def prepare() -> Callable[[batch.Task], batch.Outcome]:
+        codec_for = codec_finder(model, device)
 
-        def convert(job: batch.Job) -> batch.Outcome:
-            data = _bytes_of(job.read())
-            facts = facts_of(inspect(data))
-            codec = codec_for(facts.model)
-            audio = codec.decode(codec.from_bytes(data))
-            sample_rate = codec.config.sample_rate
-            job.write(audio_bytes(audio, sample_rate, job.target.suffix if job.target else ".wav"))
+        def convert(task: batch.Task) -> batch.Outcome:
+            data = task.content(MAX_BYTES)
+            header = read_header(data)
+            codec = codec_for(header.model_id)
+            codec.check_layout(header.layout)
+            facts = _checked_facts(data, max_hours)
+            encoded, sample_rate = codec.from_bytes(data), codec.config.sample_rate
+            with task.output() as file:
+                blocks = _watched(codec.decode_blocks(encoded), encoded.num_samples, task.on_progress)
+                write_blocks(file, blocks, sample_rate, task.job.target.suffix if task.job.target else ".wav")
             line = f"{facts.duration_s:.2f} s at {sample_rate} Hz by {facts.model}"
-            record = {"sample_rate": sample_rate}
-            return batch.Outcome(line, asdict(facts) | record)
+            return batch.Outcome(line, asdict(facts) | {"sample_rate": sample_rate})
 
         return convert
 
     batch.run(work, prepare, force=force, as_json=as_json)
 
 
+def _watched(blocks: Iterable[Samples], total: int, on_progress: Callable[[float], None]) -> Iterator[Samples]:
+    done = 0
+    for block in blocks:
+        yield block
+        done += block.size
+        on_progress(done / total)
+
+
+def _check_signature(path: Path) -> None:
+    from ..bitstream.header import SIGNATURE_BYTES, check_signature
+
+    with path.open("rb") as file:
+        start = file.read(SIGNATURE_BYTES)
+    try:
+        check_signature(start)
+    except BitstreamError as error:
+        raise BitstreamError(f"{path}: {error}") from error
+
+
+def _checked_facts(data: bytes, max_hours: float | None) -> FileFacts:
+    """What a file says and costs, if it does not claim to be longer than it may be."""
+    from ..bitstream.claims import check_claim
+    from ..bitstream.container import inspect, read_header
+
+    header, most = read_header(data), None if max_hours is None else 3600 * max_hours
+    check_claim(header, len(data), max_seconds=most)  # before the mask is decoded, which takes its time
+    info = inspect(data)
+    check_claim(header, len(data), info.tokens, most)
+    return facts_of(info)
+
+
 def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A .dtm file, or - for stdin.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help=".dtm files, folders (searched to any depth), globs, or - for stdin."),
+    ],
+    max_hours: options.MaxHours = None,
     as_json: options.Json = False,
 ) -> None:
-    """What a .dtm file holds and what it costs; needs no model."""
-    from ..bitstream.container import inspect
+    """What .dtm files hold and what they cost; needs no model."""
+    from ..bitstream.container import MAX_BYTES
 
-    job = batch.Job(None if file == batch.STREAM else Path(file), None)
-    try:
-        facts = facts_of(inspect(_bytes_of(job.read())))
-    except BitstreamError as error:
-        raise BitstreamError(f"{job.name}: {error}") from error
-    if as_json:
-        typer.echo(json.dumps(asdict(facts), indent=2))
-        return
-    table = Table.grid(padding=(0, 2))
-    for label, text in facts.rows:
-        table.add_row(label, text)
-    Console(highlight=False).print(table)
+    paths = [path for path, _ in jobs.find(inputs, (DTM,))]
+    is_batch = jobs.many(inputs, len(paths))
+    records: list[dict[str, Any]] = []
+    console, errors = Console(highlight=False), Console(stderr=True, highlight=False, soft_wrap=True)
+    for path in paths:
+        name = str(path or jobs.STREAM)
+        try:
+            facts = _checked_facts(streams.read_bytes(path, MAX_BYTES), max_hours)
+        except (DTMCodecError, OSError) as error:
+            line = batch.describe(error)
+            located = line if name in str(error) or isinstance(error, OSError) else f"{printable(name)}: {line}"
+            errors.print(located, markup=False, style="red")
+            records.append({"input": name, "error": line})
+            continue
+        records.append(({"input": name} if is_batch else {}) | asdict(facts))
+        if not as_json:
+            table = Table.grid(padding=(0, 2))
+            for label, text in [("file", printable(name))] * is_batch + _rows(facts):
+                table.add_row(label, escape(text))
+            console.print(table)
+    failures = sum("error" in record for record in records)
+    if as_json and (is_batch or not failures):
+        typer.echo(json.dumps(records if is_batch else records[0], indent=2))
+    if failures:
+        raise typer.Exit(1 if is_batch else 2)
 
 
-def _bytes_of(source: Path | bytes) -> bytes:
-    return source if isinstance(source, bytes) else source.read_bytes()
+def _rows(facts: FileFacts) -> list[tuple[str, str]]:
+    config = _bundled_config(facts.model)
+    if config is None:
+        return facts.rows
+    return [*facts.rows, ("latency", f"{latency_text(config)}, of the bundled {config.name!r} in a stream")]
 
 
-def _codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
+def _bundled_config(model_id: str) -> CodecConfig | None:
+    """Of the bundled model of that name. Its weights are not compared: that would take seconds."""
+    from ..config import CodecConfig
+
+    paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*/config.json"))
+    configs = [validation.load(CodecConfig, path) for path in paths]
+    return next((config for config in configs if config.name == model_id.partition(":")[0]), None)
+
+
+def codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
     """From a file's model id to the codec that decodes it: the one asked for, or the bundled one of that id."""
     if model is not None:
         chosen = options.load_codec(model, device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -30,6 +30,7 @@ def tokenize(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,
+    effort: options.Effort = 0,
     workers: Annotated[
         int | None,
         typer.Option(help="Processes; with --ray, actors at most.", show_default="one a core; with --ray, no limit"),
@@ -41,6 +42,13 @@ def tokenize(
     shard_size: Annotated[
         int | None, typer.Option(help="Utterances in a Parquet file.", show_default="16 to 2000, for 256 files")
     ] = None,
+    compare: Annotated[
+        Literal["times", "content"],
+        typer.Option(
+            help="How a run that goes on sees that the corpus is the same: by sizes and times of its files, or by "
+            "reading them."
+        ),
+    ] = "times",
     device: options.Device = "cpu",
 ) -> None:
     """Turn a corpus into tokens with durations, as Parquet. Run it again to go on where it was stopped."""
@@ -62,9 +70,11 @@ def tokenize(
             device=device,
             **rate,
             selector=selector,
+            effort=effort,
             workers=workers,
             ray=ray,
             shard_size=shard_size,
+            compare=compare,
             on_progress=show,
         )
     counts, rates = summary.metadata["counts"], summary.metadata["rates"]

@@ -56,7 +56,8 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="SYSTEM",
-            help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N; identity; "
+            help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N, &thin=BPS; "
+            "lossy:SYSTEM with ?loss=PERCENT, &burst=MS and &conceal=mask, zero or repeat; identity; "
             "folder:DIR with ?name=X, &bps=N, &delay=MS; command:'... {in} {out} {bits}' with the same options; "
             "lowpass[:HZ]; codec2:MODE; opus:KBPS; speex:nbQ or speex:wbQ; amr:nbKBPS or amr:wbKBPS; encodec:KBPS, "
             "dac:N, mimi:N, snac, xcodec:KBPS with ?model=DIR or ?model=HUB_ID.",
@@ -100,6 +101,13 @@ def evaluate(
         )
     typer.echo(markdown_table(run_block(summary)))
     typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
+    for name, system in summary.systems.items():
+        if system.failures:
+            utterance, reason = next(iter(system.failures.items()))
+            count = f"{len(system.failures)} of {summary.utterances} utterances"
+            typer.echo(f"{name} failed on {count}, such as {utterance}: {reason}", err=True)
+    if not all(system.utterances for system in summary.systems.values()):
+        raise typer.Exit(1)
 
 
 def report(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..bitstream.container import FileInfo
+    from ..config import CodecConfig
     from ..encoded import Mode
 
 
@@ -68,3 +70,11 @@ def facts_of(info: FileInfo) -> FileFacts:
         overhead_bytes=info.overhead_bytes,
         mode=info.mode,
     )
+
+
+def latency_text(config: CodecConfig) -> str:
+    """What a stream waits for by its construction."""
+    from ..live.latency import latency_of
+
+    total = latency_of(config).total
+    return "no bound" if math.isinf(total) else f"{total:.0f} ms and a packet"

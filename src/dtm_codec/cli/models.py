@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ class ModelFacts:
     bps: float
     """Total bits a second at that rate."""
     selector: str
+    latency_ms: float | None
+    """Algorithmic latency of a stream without its packet; null: it has no bound."""
 
 
 def models(as_json: options.Json = False) -> None:
@@ -47,11 +50,12 @@ def models(as_json: options.Json = False) -> None:
     table = Table(box=None, pad_edge=False)
     for title in ("name", "kind", "selector"):
         table.add_column(title)
-    for title in ("parameters", "frame rate", "token rate", "bps"):
+    for title in ("parameters", "frame rate", "token rate", "bps", "latency"):
         table.add_column(title, justify="right")
     for row in rows:
         rates = (f"{row.frame_rate:.4g} Hz", f"{row.token_rate:.4g} Hz", f"{row.bps:.0f}")
-        table.add_row(row.name, row.kind, row.selector, f"{row.parameters / 1e6:.1f} M", *rates)
+        latency = "no bound" if row.latency_ms is None else f"{row.latency_ms:.0f} ms"
+        table.add_row(row.name, row.kind, row.selector, f"{row.parameters / 1e6:.1f} M", *rates, latency)
     Console(highlight=False).print(table)
 
 
@@ -59,9 +63,20 @@ def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:
     import torch
 
     from ..codec import DTMCodec
+    from ..live.latency import latency_of
 
     with torch.device("meta"):  # shapes without memory
         codec = DTMCodec(config)
     token_rate = config.frame_rate / config.stride if config.is_fixed_rate else config.frame_rate * config.keep_ratio
     bps = codec.layout.bitrate(token_rate)
-    return ModelFacts(name, kind, codec.num_parameters, config.frame_rate, token_rate, bps, config.selector.name)
+    total = latency_of(config).total
+    return ModelFacts(
+        name,
+        kind,
+        codec.num_parameters,
+        config.frame_rate,
+        token_rate,
+        bps,
+        config.selector.name,
+        None if math.isinf(total) else total,
+    )

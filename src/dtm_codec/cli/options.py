@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
+from .. import threads
 from ..config import SelectorName
+from ..errors import ConfigError
+from ..specs import whole_number
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -31,6 +34,16 @@ def _positive(allowed: str, **units: float) -> Callable[[str], float]:
     return parse
 
 
+bitrate = _positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000)
+
+
+def _whole(text: str) -> int:
+    try:
+        return whole_number(str(text), "N")
+    except ConfigError:
+        raise typer.BadParameter(f"{text!r}; allowed: a whole number >= 0") from None
+
+
 Model: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -43,7 +56,7 @@ Bitrate: TypeAlias = Annotated[
         "--bitrate",
         "-b",
         metavar="BPS",
-        parser=_positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000),
+        parser=bitrate,
         help="Total bits a second, position bits included, met by each file, unless it is silent: 800, 800bps or 0.8k.",
     ),
 ]
@@ -66,7 +79,26 @@ Tau: TypeAlias = Annotated[
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
 ]
+Effort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        parser=_whole,
+        help="Other codes to try for every token, to come nearer to the original: better words, and slower with each. "
+        "0 takes the encoder's own.",
+    ),
+]
 Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
+MaxHours: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--max-hours",
+        metavar="H",
+        parser=_positive("a number > 0 of hours"),
+        help="Take files that claim to last up to this long. Without it: 10 minutes, and a second more for every token "
+        "and every 4 bytes.",
+    ),
+]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 
@@ -89,7 +121,28 @@ def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None)
 
 
 def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:
+    """The model of that name, or the default one. It computes with as many threads as cores are free."""
+    began = threads.Load.now()
     from ..codec import DTMCodec
     from ..hub import DEFAULT_MODEL
 
-    return DTMCodec.from_pretrained(DEFAULT_MODEL if model is None else model, device)
+    codec = DTMCodec.from_pretrained(DEFAULT_MODEL if model is None else model, device)
+    threads.use_free_cores(began)
+    return codec
+
+
+RATE_TOLERANCE = 1.1
+"""A model still does what it was trained for this factor beyond its range."""
+
+
+def rate_warning(codec: DTMCodec, rate: Rate) -> str | None:
+    """A line for users who ask for a rate outside of the range of training."""
+    asked = rate["bitrate"]
+    if rate["token_rate"] is not None:
+        asked = codec.layout.bitrate(rate["token_rate"])
+    if asked is None or codec.trained_bitrates is None:
+        return None
+    low, high = codec.trained_bitrates
+    if low / RATE_TOLERANCE <= asked <= high * RATE_TOLERANCE:
+        return None
+    return f"{asked:.0f} bps; {codec.config.name!r} was trained at {low:.0f} ... {high:.0f} bps and is poor elsewhere"

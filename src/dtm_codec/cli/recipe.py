@@ -42,7 +42,7 @@ def run(
         typer.Argument(
             metavar="NAME",
             help="all, or: main, ffr-vfr, rate-distortion, listening, masking, codebook, selectors, probing, mls; "
-            "or a YAML file of your own.",
+            "beyond the paper: losses, thinning; or a YAML file of your own.",
             show_default=False,
         ),
     ],
@@ -121,7 +121,7 @@ def train(
         ),
     ] = None,
     family: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Which models: small, paper, or a family.yaml of your own.")
+        str, typer.Option(metavar="NAME|FILE", help="Which models: small, paper, or a YAML file of your own.")
     ] = "small",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of all runs.")] = Path("runs"),
     data: Annotated[

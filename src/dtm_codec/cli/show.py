@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from . import batch, options
+from . import batch, jobs, options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,16 +43,16 @@ def show(
     rate = options.one_rate(bitrate, token_rate, tau)
     if not math.isfinite(start) or math.isnan(seconds):
         raise typer.BadParameter(f"{start} and {seconds}; allowed: numbers", param_hint="--start / --seconds")
-    work = batch.plan([audio], output, batch.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
+    work = jobs.plan([audio], output, jobs.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
 
-    def prepare() -> Callable[[batch.Job], batch.Outcome]:
+    def prepare() -> Callable[[batch.Task], batch.Outcome]:
         from ..plotting import Picture, render
 
         codec = options.load_codec(model, device)
-        sample_rate = codec.config.sample_rate
+        sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, rate)
 
-        def convert(job: batch.Job) -> batch.Outcome:
-            source = job.read()
+        def convert(task: batch.Task) -> batch.Outcome:
+            job, source = task.job, task.source()
             original = audio_info(source)
             shown = min(seconds, original.duration_s)
             offset, frames = int(start * original.sample_rate), max(1, round(shown * original.sample_rate))
@@ -73,7 +73,8 @@ def show(
                 tau=path.tau if chosen == "ple" else None,
                 start_s=offset / original.sample_rate,
             )
-            job.write(render(picture, job.target.suffix[1:].lower() if job.target else "png"))
+            task.write(render(picture, job.target.suffix[1:].lower() if job.target else "png"))
+            task.warnings.extend([warning] if warning else [])
             line = (
                 f"{duration:.2f} of {original.duration_s:.2f} s, {encoded.codes.size} of {encoded.mask.size} steps kept"
             )

@@ -35,7 +35,7 @@ def train(
     ] = None,
     max_steps: Annotated[int | None, typer.Option(help="Stop after this many steps in all.", min=1)] = None,
     max_minutes: Annotated[
-        float | None, typer.Option(help="Stop after this many minutes, with a checkpoint.", min=0)
+        float | None, typer.Option(help="Be done after this many minutes, checkpoint and export included.", min=0)
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint of the run, if any.")
@@ -44,9 +44,12 @@ def train(
     """Train a codec. Ctrl-C ends it cleanly; --resume goes on as if it had never stopped."""
     import json
     import math
+    import time
 
+    started = time.monotonic()  # loading torch takes seconds
     from ..hub import check_device
     from ..training.config import load_config
+    from ..training.run import EXPORT
     from ..training.run import train as run
 
     if device not in (None, "auto"):
@@ -58,8 +61,10 @@ def train(
             changes.append(f"{key}={json.dumps(value)}")
     settings = load_config(config, changes)
     folder = output or Path("runs") / settings.model.name
-    last = run(settings, folder, resume=resume, max_minutes=math.inf if max_minutes is None else max_minutes)
+    minutes = math.inf if max_minutes is None else max_minutes - (time.monotonic() - started) / 60
+    last = run(settings, folder, resume=resume, max_minutes=minutes)
     typer.echo(last)
+    typer.echo(f"{folder / EXPORT}: the model. Next: dtm-codec encode speech.wav --model {folder / EXPORT}")
 
 
 def export(

@@ -62,6 +62,7 @@ def serve(
     uvicorn = import_optional("uvicorn", "web")
     import_optional("fastapi", "web")  # the pages import it at their top
     from ..web.app import create_app
+    from ..web.connections import PatientProtocol
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
 
@@ -80,7 +81,8 @@ def serve(
             typer.echo(f"Results: {url}/results#token={quote(token, safe='')}")
         if not local:
             typer.echo("This address can be reached from other machines.", err=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[bound])
+        settings = uvicorn.Config(app, http=PatientProtocol, log_level="warning", server_header=False)
+        uvicorn.Server(settings).run(sockets=[bound])
     if running:
         running.store.close()
 
@@ -166,6 +168,11 @@ def results(
         return
     ratings = store.ratings()
     found = analyse(ratings, test.systems, screening=screening)
+    if found.all_excluded:
+        count = len(found.excluded)
+        typer.echo(f"All {count} listeners are left out by the screening (BS.1534): they missed the hidden reference.")
+        typer.echo("Results of all listeners: --no-screening")
+        raise typer.Exit(1)
     _print(found, test.title)
     if csv is not None:
         counted = [rating for rating in ratings if rating.listener not in found.excluded]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..speech.manifest import parse_line
 from ..speech.utterance import Utterance
-from .parts import Ids, Part, Source
+from .parts import Compare, Ids, Part, Source, state_of
 
 
 @dataclass(frozen=True)
@@ -19,17 +19,22 @@ class Manifest(Source):
     path: Path
 
     @classmethod
-    def scan(cls, path: Path, root: Path) -> Manifest:
-        """Read the manifest once, to check it."""
+    def scan(cls, path: Path, root: Path, compare: Compare) -> Manifest:
+        """Read the manifest once, to check it; look at the files that it names, but for their audio."""
         digest, ids, count = hashlib.sha256(), Ids(), 0
+        last = None  # segments of one recording follow each other
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 digest.update(line)
                 if line.strip():
                     where = f"{path} line {number}"
-                    ids.add(parse_line(line, root, where).id, where)
+                    utterance = parse_line(line, root, where)
+                    ids.add(utterance.id, where)
                     count += 1
-        return cls(root, digest.hexdigest(), count, path)
+                    if utterance.audio != last and isinstance(utterance.audio, Path):
+                        last = utterance.audio
+                        digest.update(state_of(last, compare).encode())
+        return cls(root, f"{compare}:{digest.hexdigest()}", count, path)
 
     def parts(self, size: int) -> Iterator[Part]:
         start = position = count = 0

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..errors import DataError
 from ..speech.utterance import Failure, Utterance
+
+Compare = Literal["times", "content"]
+"""How a run that goes on finds out whether a file is still the same: by size and time, or by what is in it."""
+
+
+def state_of(path: Path, compare: Compare) -> str:
+    """What changes when the file does; empty for one that is not there, which fails when it is read."""
+    try:
+        known = path.stat()
+        if compare == "times":
+            return f"{known.st_size} {known.st_mtime_ns}"
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +51,7 @@ class Source(ABC):
     root: Path
     """Relative names count from here."""
     fingerprint: str
-    """Changes when the corpus does: of the manifest's content, or of the files' names and sizes."""
+    """Changes when the corpus does: of a manifest's lines, and of the names and states of all files."""
     items: int | None
     """How many, where it is known without reading."""
 

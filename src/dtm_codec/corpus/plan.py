@@ -45,6 +45,7 @@ class ShardPlan:
     parts: tuple[Part, ...]
     token_rate: int | float | None = None
     selector: str | None = None
+    effort: int = 0
 
     @classmethod
     def settle(
@@ -57,7 +58,7 @@ class ShardPlan:
     ) -> ShardPlan:
         """Make the plan and write it into `folder`, or check that it is the one that was written there before.
 
-        asked: bitrate, token_rate, tau and selector, as `DTMCodec.encode` takes them.
+        asked: bitrate, token_rate, tau, selector and effort, as `DTMCodec.encode` takes them.
         """
         if shard_size is not None and shard_size < 1:
             raise CorpusError(f"shard_size = {shard_size}; allowed: >= 1")
@@ -72,8 +73,11 @@ class ShardPlan:
             write_atomically(path, (json.dumps(asdict(plan), indent=1) + "\n").encode())
         elif before != plan:
             name = next(f.name for f in fields(cls) if getattr(before, f.name) != getattr(plan, f.name))
-            values = "" if name == "parts" else f" {getattr(before, name)}, not {getattr(plan, name)}"
-            raise CorpusError(f"{folder} was begun with {name}{values}; use the same to go on, or another folder")
+            old, new = (_plain(getattr(made, name)) for made in (before, plan))
+            values = "" if name == "parts" else f" {old}, not {new}"
+            changed = "; a file was added, removed or written anew" if name == "corpus" else ""
+            allowed = "use the same to go on, or another folder"
+            raise CorpusError(f"{folder} was begun with {name}{values}{changed}; {allowed}")
         return plan
 
     @classmethod
@@ -87,3 +91,7 @@ class ShardPlan:
         """The shards and their files, named as `datasets` names those of a split."""
         for index, part in enumerate(self.parts):
             yield Shard(part, folder / f"train-{index:05d}-of-{len(self.parts):05d}.parquet")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

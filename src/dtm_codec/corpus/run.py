@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -11,16 +10,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from ..config import CodecConfig, SelectorName
-from ..files import write_atomically
+from ..files import remove_leftovers, write_atomically
+from ..locks import folder_in_use
 from ..workers import available_cores, run_in_processes
 from . import ray_engine
 from .errors import CorpusError
 from .manifest import Manifest
+from .parts import Compare, Source
 from .plan import Shard, ShardPlan
 from .schema import ShardReport, read_footer
 from .sources import open_source
@@ -78,9 +79,11 @@ def tokenize(
     token_rate: float | None = None,
     tau: float | None = None,
     selector: SelectorName | None = None,
+    effort: int = 0,
     workers: int | None = None,
     ray: str | None = None,
     shard_size: int | None = None,
+    compare: Compare = "times",
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> TokenizedCorpus:
     """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
@@ -88,32 +91,59 @@ def tokenize(
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
     bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
     Without any of the three: the model's tau. selector: another rule than the model's own.
+    effort: other codes to try for every token (`DTMCodec.encode`).
     workers: processes, default one a core, or one with a GPU; with `ray`, actors at most, default no limit.
     ray: address of a Ray cluster, 'auto' for the one that is running, 'local' to start one here.
     shard_size: utterances in a file; the default follows from their number.
+    compare: how a run that goes on sees that the corpus is still the same, by its files' sizes and times or, which
+    reads all of them, by their content.
     """
+    if compare not in get_args(Compare):
+        raise CorpusError(f"compare = {compare!r}; allowed: {', '.join(get_args(Compare))}")
     if workers is not None and workers < 1:
         raise CorpusError(f"workers = {workers}; allowed: >= 1")
     if ray is None:
         from ..hub import check_device
 
         check_device(device)
-    asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector}
+    asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector, "effort": effort}
     identity = _identify(model, asked)
     asked = {key: value.item() if isinstance(value, np.generic) else value for key, value in asked.items()}  # for JSON
     folder = Path(out).resolve()
     if folder == Path(corpus).resolve():
         raise CorpusError(f"{out} is the corpus; allowed: another folder for the tokens, which may be inside it")
-    data = folder / DATA_FOLDER
-    data.mkdir(parents=True, exist_ok=True)
-    listing = folder / f".{os.getpid()}-{LISTING_FILE}"
+    with folder_in_use(folder):
+        source, plan = _settle(Path(corpus).resolve(), folder, compare, identity, asked, shard_size)
+        return _run(source, plan, folder, identity, asked, device, workers, ray, on_progress)
+
+
+def _settle(
+    corpus: Path, folder: Path, compare: Compare, identity: _Model, asked: dict[str, Any], shard_size: int | None
+) -> tuple[Source, ShardPlan]:
+    listing = folder / f".{LISTING_FILE}"
     try:
-        source = open_source(Path(corpus).resolve(), listing)
+        source = open_source(corpus, listing, compare)
         plan = ShardPlan.settle(folder, source, identity.model_id, asked, shard_size)
         if isinstance(source, Manifest) and source.path == listing:  # only now: a refused run changes nothing
             source = replace(source, path=listing.replace(folder / LISTING_FILE))
+        return source, plan
     finally:
         listing.unlink(missing_ok=True)
+
+
+def _run(
+    source: Source,
+    plan: ShardPlan,
+    folder: Path,
+    identity: _Model,
+    asked: dict[str, Any],
+    device: str,
+    workers: int | None,
+    ray: str | None,
+    on_progress: Callable[[Progress], None],
+) -> TokenizedCorpus:
+    data = folder / DATA_FOLDER
+    data.mkdir(exist_ok=True)
     shards = list(plan.shards(data))
     missing = [shard for shard in shards if not shard.path.exists()]
     cores = available_cores()
@@ -135,8 +165,7 @@ def tokenize(
             done, report, core_seconds = done + 1, report + result.report, core_seconds + result.core_seconds
             on_progress(progress())
     finished = progress()
-    for leftover in data.glob(".*"):  # of runs that were killed while they wrote
-        leftover.unlink(missing_ok=True)
+    remove_leftovers(data)  # of workers that were killed in this run
     metadata = _metadata(shards, plan, identity)
     write_atomically(folder / METADATA_FILE, (json.dumps(metadata, indent=1, ensure_ascii=False) + "\n").encode())
     return TokenizedCorpus(folder, metadata, finished)
@@ -184,6 +213,7 @@ def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, 
         "token_rate": plan.token_rate,
         "tau": model.tau,
         "selector": plan.selector or config.selector.name,
+        "effort": plan.effort,
         "rates": {
             "token_rate": per_second(report.tokens),
             "content_bps": per_second(report.content_bits),

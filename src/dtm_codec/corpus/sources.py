@@ -19,7 +19,7 @@ from ..speech.audio import AUDIO_SUFFIXES
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
 from .manifest import Manifest
-from .parts import Part, Source
+from .parts import Compare, Part, Source, state_of
 
 SUFFIXES = {
     "audio": AUDIO_SUFFIXES,
@@ -42,23 +42,23 @@ class _Tars(Source):
         return read_tar(self.root / part.file, part.file)
 
 
-def open_source(corpus: Path, listing: Path) -> Source:
+def open_source(corpus: Path, listing: Path, compare: Compare = "times") -> Source:
     """Find out what `corpus` is. The files of a folder of audio are listed into `listing`.
 
     The folder of `listing`, where the tokens go, is no part of the corpus, even if it is inside it.
     """
     if corpus.is_dir():
-        return _open_folder(corpus, listing)
+        return _open_folder(corpus, listing, compare)
     kind = _kind(corpus.name)
     if not corpus.is_file() or kind in (None, "audio"):
         allowed = ", ".join(suffix for name in ("manifest", "tars", "tables") for suffix in SUFFIXES[name])
         raise DataError(f"corpus {corpus}; allowed: an existing folder, or a file that ends in {allowed}")
     if kind == "manifest":
-        return Manifest.scan(corpus, corpus.parent)
-    return _open_containers(corpus.parent, kind, [corpus.name])
+        return Manifest.scan(corpus, corpus.parent, compare)
+    return _open_containers(corpus.parent, kind, [corpus.name], compare)
 
 
-def _open_folder(folder: Path, listing: Path) -> Source:
+def _open_folder(folder: Path, listing: Path, compare: Compare) -> Source:
     containers: dict[str, list[str]] = {}
     sample = None
     with atomic_path(listing) as temporary, temporary.open("w", encoding="ascii") as lines:
@@ -66,7 +66,7 @@ def _open_folder(folder: Path, listing: Path) -> Source:
             file, kind = path.relative_to(folder).as_posix(), _kind(path.name)
             if kind == "audio":
                 sample = file
-                lines.write(json.dumps({"audio_filepath": file, "size": _size(path)}) + "\n")
+                lines.write(json.dumps({"audio_filepath": file}) + "\n")
             elif kind in ("tars", "tables"):
                 containers.setdefault(kind, []).append(file)
     samples = [files[0] for files in containers.values()] + ([sample] if sample else [])
@@ -75,15 +75,15 @@ def _open_folder(folder: Path, listing: Path) -> Source:
     if len(samples) > 1:
         raise DataError(f"{folder} holds several kinds of corpus, such as {', '.join(samples)}; name one of them")
     if sample:
-        return Manifest.scan(listing, folder)
+        return Manifest.scan(listing, folder, compare)
     listing.unlink()
     ((kind, files),) = containers.items()
-    return _open_containers(folder, kind, files)
+    return _open_containers(folder, kind, files, compare)
 
 
-def _open_containers(root: Path, kind: str | None, files: list[str]) -> Source:
-    names_and_sizes = "\n".join(f"{file} {_size(root / file)}" for file in files)
-    fingerprint = hashlib.sha256(names_and_sizes.encode("utf-8", "surrogateescape")).hexdigest()
+def _open_containers(root: Path, kind: str | None, files: list[str], compare: Compare) -> Source:
+    names_and_states = "\n".join(f"{file} {state_of(root / file, compare)}" for file in files)
+    fingerprint = f"{compare}:{hashlib.sha256(names_and_states.encode('utf-8', 'surrogateescape')).hexdigest()}"
     if kind == "tars":
         return _Tars(root, fingerprint, None, tuple(files))
     from .tables import Tables  # needs pyarrow
@@ -93,11 +93,3 @@ def _open_containers(root: Path, kind: str | None, files: list[str]) -> Source:
 
 def _kind(name: str) -> str | None:
     return next((kind for kind, suffixes in SUFFIXES.items() if name.lower().endswith(suffixes)), None)
-
-
-def _size(path: Path) -> int | None:
-    """Bytes of a file; None for a link to nowhere, which fails when it is read."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None

@@ -11,7 +11,7 @@ from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
 from ..grouping import grouped
-from ..speech.audio import Samples
+from ..speech.audio import LOST_SECONDS, Samples
 from ..speech.utterance import Failure, Utterance, plain_text
 from .errors import CorpusError
 from .parts import Part, Source
@@ -20,9 +20,6 @@ from .schema import ShardReport, ShardWriter, Stamp, read_footer
 
 BATCH_SECONDS = 60.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
-
-LOST_SECONDS = 0.1
-"""Audio may be this much shorter than its header says: lossy formats count in whole frames."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class TokenizeJob:
     model_id: str
     device: str
     asked: dict[str, Any]
-    """Rate and selector, as `DTMCodec.encode` takes them."""
+    """Rate, selector and effort, as `DTMCodec.encode` takes them."""
 
 
 @dataclass(frozen=True)

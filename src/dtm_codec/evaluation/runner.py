@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .. import metrics
 from ..errors import AudioError, DTMCodecError
+from ..locks import folder_in_use
 from ..metrics import Metric, Sample
 from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples
@@ -58,10 +59,24 @@ def evaluate(
 
     save_audio: keep what was decoded, and the references, in `out/audio`.
     """
+    with folder_in_use(out):
+        return _evaluate(system_names, metric_names, utterances, out, jobs, device, source, save_audio, progress)
+
+
+def _evaluate(
+    system_names: Sequence[str],
+    metric_names: Sequence[str],
+    utterances: Sequence[Utterance],
+    out: Path,
+    jobs: int,
+    device: str,
+    source: str,
+    save_audio: bool,
+    progress: Progress | None,
+) -> Summary:
     judged = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
     judges = metrics.build_all(metric_names)
     remarks = {system.name: system.expect([u.id for u in utterances]) for system in judged}
-    out.mkdir(parents=True, exist_ok=True)
     journal = Journal(out / JOURNAL, {s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
     keys = {u.key: u for u in utterances}
     saved = SavedAudio(out, judged, keys)

@@ -4,6 +4,9 @@ The packed axis is cut into blocks of `window` steps. A block's queries see thei
 it, which holds every key within `window` steps; what is farther away or of another sequence is masked by a bias
 that is built once for all layers. No mask of N x N, no padding of short sequences.
 
+With a `lookahead`, a query also sees no key whose position is more than that ahead of its own. Positions are times, so
+that the kept steps of Stage 2 wait for a time that is known, however far apart they are.
+
 `BlockAttention` has a backward of its own. On CPU, PyTorch's fused attention spends most of a training step in
 its backward when it is given a mask; four batched products and one pass of elementwise work take less than half
 that time (`make bench-train` shows both).
@@ -35,6 +38,7 @@ class AttentionPlan:
 
     lengths: tuple[int, ...]
     window: int
+    lookahead: int | None
     bias: Tensor
     """(blocks, 1, window, 3 window): 0 where a key is seen, -inf elsewhere."""
     cos: Tensor
@@ -42,41 +46,55 @@ class AttentionPlan:
     sin: Tensor
 
     @classmethod
-    def build(cls, timeline: Timeline, window: int, head_dim: int, rope_base: float) -> AttentionPlan:
-        """The plan for these sequences. Angles are float64 until they are wrapped: late in hours of speech, float32
-        would blur them, and the same sounds would get other tokens there."""
-        device = timeline.positions.device
-        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float64) / head_dim
-        angles = timeline.positions[:, None] * rope_base**-exponents  # (S, head_dim / 2)
-        angles = (angles % (2 * math.pi)).float()
-        bias = _block_bias(timeline.lengths, window, device)
-        return cls(timeline.lengths, window, bias, angles.cos()[:, None], angles.sin()[:, None])
+    def build(
+        cls, timeline: Timeline, window: int, head_dim: int, rope_base: float, lookahead: int | None = None
+    ) -> AttentionPlan:
+        """The plan for these sequences."""
+        bias = _block_bias(timeline, window, lookahead)
+        return cls(timeline.lengths, window, lookahead, bias, *rotary_angles(timeline.positions, head_dim, rope_base))
 
 
-def _block_bias(lengths: tuple[int, ...], window: int, device: torch.device) -> Tensor:
-    total = sum(lengths)
-    blocks = -(-total // window)
-    sequence = torch.full((blocks * window,), -1, device=device)  # -1: padding at the end, seen by no real query
-    sequence[:total] = torch.repeat_interleave(
-        torch.arange(len(lengths), device=device), torch.tensor(lengths, device=device)
+def rotary_angles(positions: Tensor, head_dim: int, rope_base: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of RoPE, (S, 1, head_dim / 2) each. Angles are float64 until they are wrapped: late in hours of
+    speech, float32 would blur them, and the same sounds would get other tokens there. positions: (S,)"""
+    exponents = torch.arange(0, head_dim, 2, device=positions.device, dtype=torch.float64) / head_dim
+    angles = positions[:, None] * rope_base**-exponents  # (S, head_dim / 2)
+    angles = (angles % (2 * math.pi)).float()
+    return angles.cos()[:, None], angles.sin()[:, None]
+
+
+def _block_bias(timeline: Timeline, window: int, lookahead: int | None) -> Tensor:
+    lengths, device = timeline.lengths, timeline.positions.device
+    sequence = torch.repeat_interleave(
+        torch.arange(len(lengths), device=device), torch.tensor(lengths, device=device, dtype=torch.long)
     )
-    sequence = sequence.view(blocks, window)
-    outside = torch.full((1, window), -2, device=device)
-    around = torch.cat([outside, sequence, outside])
-    keys = torch.cat([around[:-2], around[1:-1], around[2:]], dim=1)  # (blocks, 3 window)
+    # -1: padding at the end, seen by no real query; -2: outside, seen by none
+    sequence, keys = _with_neighbours(sequence, window, padding=-1, outside=-2)
     query_step = torch.arange(window, device=device)[:, None]
     key_step = torch.arange(-window, 2 * window, device=device)[None]
     seen = ((query_step - key_step).abs() <= window) & (sequence[:, :, None] == keys[:, None])
+    if lookahead is not None:
+        position, key_position = _with_neighbours(timeline.positions, window, padding=0, outside=0)
+        seen &= key_position[:, None] - position[:, :, None] <= lookahead
     bias = torch.zeros(seen.shape, device=device).masked_fill_(~seen, float("-inf"))
     return bias[:, None]
+
+
+def _with_neighbours(x: Tensor, window: int, padding: int, outside: int) -> tuple[Tensor, Tensor]:
+    """What queries and keys of each block have of a number per step. (S,) -> (blocks, window), (blocks, 3 window)"""
+    blocked = F.pad(x, (0, -x.shape[0] % window), value=padding).view(-1, window)
+    around = F.pad(blocked, (0, 0, 1, 1), value=outside)
+    return blocked, torch.cat([around[:-2], around[1:-1], around[2:]], dim=1)
 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
     """Attention of each step to those within the window in its own sequence. q, k, v: (S, H, d) -> (S, H, d)."""
     q, k = q.to(v.dtype), k.to(v.dtype)  # autocast on CUDA leaves what is normalised in 32 bits
-    if flash_attn_varlen_func is not None and q.is_cuda and q.dtype in (torch.float16, torch.bfloat16):
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    by_steps = plan.lookahead in (None, 0)  # flash-attn counts steps, not positions; it has no other look-ahead
+    if flash_attn_varlen_func is not None and q.is_cuda and half and by_steps:
         ends = torch.tensor((0, *plan.lengths), device=q.device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        longest, reach = max(plan.lengths), (plan.window, plan.window)
+        longest, reach = max(plan.lengths), (plan.window, plan.window if plan.lookahead is None else 0)
         attended: Tensor = flash_attn_varlen_func(q, k, v, ends, ends, longest, longest, window_size=reach)
         return attended
     total, window = q.shape[0], plan.window

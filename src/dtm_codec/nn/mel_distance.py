@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,11 +31,40 @@ class MultiScaleMelDistance(nn.Module):
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
         """prediction, target: (B, T), longer than half the largest window -> scalar."""
+        return self.between(prediction, self.log_mels(target))
+
+    @torch.no_grad()
+    def log_mels(self, target: Tensor) -> list[Tensor]:
+        """What `between` compares with: worth keeping where one target meets many predictions. target: (B, T)"""
+        with torch.autocast(target.device.type, enabled=False):
+            return [
+                (spectrogram(target.float(), window) @ bank).clamp_min_(LOG_FLOOR).log10_()
+                for window, bank in self._scales()
+            ]
+
+    def between(self, prediction: Tensor, log_mels: list[Tensor]) -> Tensor:
+        """prediction: (B, T); log_mels: of a target as long -> scalar."""
         distances = [
-            _mel_distance(prediction, target, self.get_buffer(f"window_{size}"), self.get_buffer(f"bank_{size}"))
-            for size in self.sizes
+            _mel_distance(prediction, log_mel, window, bank)
+            for log_mel, (window, bank) in zip(log_mels, self._scales(), strict=True)
         ]
         return torch.stack(distances).sum()
+
+    @torch.no_grad()
+    def over_time(self, prediction: Tensor, log_mels: list[Tensor], hop_length: int) -> Tensor:
+        """The same distance around the middle of each hop. prediction: (1, T) -> (T / hop,)"""
+        centres = torch.arange(prediction.shape[-1] // hop_length, device=prediction.device) + 0.5
+        total = torch.zeros_like(centres)
+        for ours, theirs, size in zip(self.log_mels(prediction), log_mels, self.sizes, strict=True):
+            distances = (ours - theirs).abs().mean(-1)[0]  # of frames a quarter window apart, the first around sample 0
+            place = centres * (4 * hop_length / size)
+            before = place.long().clamp(max=distances.numel() - 2)
+            total += torch.lerp(distances[before], distances[before + 1], (place - before).clamp(max=1))
+        return total
+
+    def _scales(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Window and mel filters of each scale."""
+        return ((self.get_buffer(f"window_{size}"), self.get_buffer(f"bank_{size}")) for size in self.sizes)
 
 
 class _MelDistance(torch.autograd.Function):
@@ -46,9 +75,8 @@ class _MelDistance(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, prediction: Tensor, target: Tensor, window: Tensor, bank: Tensor) -> Tensor:
+    def forward(ctx: Any, prediction: Tensor, target_log: Tensor, window: Tensor, bank: Tensor) -> Tensor:
         with torch.autocast(prediction.device.type, enabled=False):
-            target_log = (spectrogram(target.float(), window) @ bank).clamp_min_(LOG_FLOOR).log10_()
             padded = _reflect(prediction.float(), window)
             spectrum = _spectrum(padded, window)
             magnitude = _magnitude(spectrum)

@@ -63,7 +63,8 @@ def predicted_pitch(logits: Tensor) -> Tensor:
     """Hertz: the centre of mass around the highest bin. (S, bins) -> (S,)"""
     around = logits.argmax(-1, keepdim=True) + torch.arange(-3, 4, device=logits.device)
     around = around.clamp(0, PITCH_BINS - 1)
-    centre = (logits.gather(-1, around).softmax(-1) * around).sum(-1)
+    # in float64: phases add up the pitch, and with it the rounding, for as long as someone speaks
+    centre = (logits.gather(-1, around).double().softmax(-1) * around).sum(-1)
     return pitch_of_bins(centre)
 
 

@@ -86,7 +86,13 @@ class VectorQuantizer(nn.Module):
     @torch.no_grad()
     def _nearest(self, latents: Tensor) -> Tensor:
         directions = self.vectors().T
-        return torch.cat([(rows @ directions).argmax(-1) for rows in torch.split(latents, ROWS_AT_ONCE)])
+        codes = torch.empty(len(latents), dtype=torch.int64, device=latents.device)
+        similarities = latents.new_empty(min(ROWS_AT_ONCE, len(latents)), directions.shape[1])
+        for start in range(0, len(latents), ROWS_AT_ONCE):
+            rows = latents[start : start + ROWS_AT_ONCE]
+            torch.mm(rows, directions, out=similarities[: len(rows)])
+            torch.argmax(similarities[: len(rows)], -1, out=codes[start : start + len(rows)])
+        return codes
 
     @torch.no_grad()
     def revive(self, counts: Tensor, latents: Tensor, *, idle_steps: int, seed: int) -> int:

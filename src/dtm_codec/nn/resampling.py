@@ -20,6 +20,8 @@ def segment_of(mask: Tensor) -> Tensor:
 class Pack(nn.Module):
     """Keep the chosen vectors as they are (Eq. 2)."""
 
+    whole_segments = False
+
     def forward(self, z1: Tensor, mask: Tensor) -> Tensor:
         """z1: (N, D), mask: (N,) -> (K, D)"""
         return z1.index_select(0, mask.nonzero().squeeze(1))
@@ -27,6 +29,9 @@ class Pack(nn.Module):
 
 class Average(nn.Module):
     """The mean of each segment, as CodecSlime and FlexiCodec merge."""
+
+    whole_segments = True
+    """A piece must not end within a segment."""
 
     def forward(self, z1: Tensor, mask: Tensor) -> Tensor:
         """z1: (N, D), mask: (N,) -> (K, D)"""
@@ -60,6 +65,8 @@ class Repeat(nn.Module):
 
 class ConvDown(nn.Module):
     """A strided convolution with kernel = stride, the fixed-rate control. Steps past a sequence's end count as zero."""
+
+    whole_segments = True
 
     def __init__(self, dim: int, stride: int) -> None:
         super().__init__()

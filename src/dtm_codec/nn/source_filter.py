@@ -56,11 +56,13 @@ class SourceFilterHead(Head):
     @torch.no_grad()
     def _pulse_spectrum(self, pulses: Pulses) -> Tensor:
         """All harmonics below the Nyquist frequency with the same magnitude, about 1. -> (S, bins)"""
-        pitch = pulses.pitch.float()[:, None]
-        angle = pulses.phase.float()[:, None] + 2 * math.pi * pitch * self.seconds  # (S, n_fft)
-        harmonics = torch.floor(self.sample_rate / 2 / pitch)
+        pitch, phase = pulses.pitch.double()[:, None], pulses.phase[:, None]
+        # From -pi to pi before it becomes float32: around a pulse, hundreds of harmonics multiply its rounding.
+        angle = phase + 2 * math.pi * pitch * self.seconds  # (S, n_fft)
+        angle = ((angle + math.pi) % (2 * math.pi) - math.pi).float()
+        harmonics = torch.floor(self.sample_rate / 2 / pitch).float()
         half = torch.sin(angle / 2)
-        at_pulse = half.abs() < 1e-3
+        at_pulse = half.abs() < 1e-6
         # the sum of cos(h angle) over harmonics h, in closed form
         waves = torch.sin((harmonics + 0.5) * angle) / (2 * half.masked_fill_(at_pulse, 1.0)) - 0.5
         waves = torch.where(at_pulse, harmonics, waves) * (harmonics * self.n_fft / 4).rsqrt()

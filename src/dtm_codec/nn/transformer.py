@@ -21,11 +21,14 @@ class Attention(nn.Module):
         self.key_norm = nn.RMSNorm(dim // heads, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
 
+    def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values. x: (S, D) -> (S, H, d) each"""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(1)
+        return rotate(self.query_norm(q), cos, sin), rotate(self.key_norm(k), cos, sin), v
+
     def forward(self, x: Tensor, plan: AttentionPlan) -> Tensor:
         """x: (S, D) -> (S, D)"""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(1)  # (S, H, d) each
-        q = rotate(self.query_norm(q), plan.cos, plan.sin)
-        k = rotate(self.key_norm(k), plan.cos, plan.sin)
+        q, k, v = self.project(x, plan.cos, plan.sin)
         attended: Tensor = self.out(windowed_attention(q, k, v, plan).flatten(1))
         return attended
 
@@ -66,7 +69,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, plan: AttentionPlan) -> Tensor:
         """x: (S, D) -> (S, D)"""
-        x = torch.addcmul(x, self.attention_scale, self.attention(self.attention_norm(x), plan))
+        return self.finish(x, self.attention(self.attention_norm(x), plan))
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The block's output, given what its attention answered. (S, D) each -> (S, D)"""
+        x = torch.addcmul(x, self.attention_scale, attended)
         return torch.addcmul(x, self.mlp_scale, self.mlp(self.mlp_norm(x)))
 
 
@@ -81,12 +88,13 @@ class TransformerStack(nn.Module):
         mlp_hidden: int,
         *,
         window: int,
+        lookahead: int | None = None,
         norm_eps: float,
         rope_base: float,
         layer_scale: float,
     ) -> None:
         super().__init__()
-        self.window, self.rope_base, self.head_dim = window, rope_base, dim // heads
+        self.window, self.lookahead, self.rope_base, self.head_dim = window, lookahead, rope_base, dim // heads
         self.blocks = nn.ModuleList(Block(dim, heads, mlp_hidden, norm_eps, layer_scale) for _ in range(layers))
         self.norm = nn.RMSNorm(dim, eps=norm_eps)
 
@@ -97,20 +105,12 @@ class TransformerStack(nn.Module):
 
     def forward(self, x: Tensor, timeline: Timeline) -> Tensor:
         """x: (S, D) -> (S, D)"""
-        plan = AttentionPlan.build(timeline, self.window, self.head_dim, self.rope_base)
+        # Whole blocks of attention, and the residual stream in one precision: a compiled block needs no second form.
+        filled = timeline.filled(self.window)
+        plan = AttentionPlan.build(filled, self.window, self.head_dim, self.rope_base, self.lookahead)
+        steps = x.shape[0]
+        x = F.pad(x.to(self.norm.weight.dtype), (0, 0, 0, filled.positions.shape[0] - steps))
         for block in self.blocks:
             x = block(x, plan)
-        normed: Tensor = self.norm(x)
+        normed: Tensor = self.norm(x)[:steps]
         return normed
-
-    def in_pieces(self, x: Tensor, timeline: Timeline, piece: int) -> Tensor:
-        """The same as `forward` in memory for about `piece` steps: each piece is computed with its reach around it."""
-        total = x.shape[0]
-        if total <= piece + 2 * self.reach:
-            return self.forward(x, timeline)
-        output = torch.empty_like(x)
-        for start in range(0, total, piece):
-            begin, end = max(0, start - self.reach), min(total, start + piece + self.reach)
-            part = self.forward(x[begin:end], timeline.slice(begin, end))
-            output[start : start + piece] = part[start - begin :][:piece]
-        return output

@@ -9,6 +9,9 @@ from ..config import Distance, SelectorConfig
 from .base import Selector
 from .distances import cosine, l2
 
+DECIDED_AT_ONCE = 1 << 16
+"""Frames: what is computed on the way takes ten times the memory of the statistics themselves."""
+
 
 class PLE(Selector):
     """Keeps a frame each time the path through feature space has grown by tau. Linear time, no loop."""
@@ -39,11 +42,25 @@ class PLE(Selector):
         a frame, so it has placed b_t = min over s <= t of (F_s + t - s) by then: every s from which it was not
         behind gives a bound, and the last such one is tight. A running minimum of F_t - t is all it takes.
         """
-        path = statistics[..., 0].double().cumsum(dim=-1)  # S_t
-        passed = (path / tau).floor_()
-        passed += (passed + 1) * tau <= path  # the division may round across the multiple that
-        passed -= (passed * tau > path).double()  # Algorithm 1 compares with
-        if not self.first_crossing:
-            time = torch.arange(path.shape[-1], device=path.device, dtype=path.dtype)
-            passed = (passed - time).cummin(dim=-1).values + time  # b_t
-        return passed.diff(dim=-1, prepend=passed[..., :1]) > 0
+        mask = torch.empty(statistics.shape[:-1], dtype=torch.bool, device=statistics.device)
+        path_end = statistics.new_zeros((*mask.shape[:-1], 1), dtype=torch.float64)
+        placed_before, least = (
+            path_end,
+            path_end,
+        )  # b_t and the running minimum of F_t - t, at the end of the last block
+        for start in range(0, mask.shape[-1], DECIDED_AT_ONCE):
+            steps = statistics[..., start : start + DECIDED_AT_ONCE, 0].double()
+            path = torch.cat([path_end, steps], dim=-1).cumsum(dim=-1)[..., 1:]  # S_t, summed in order as the whole is
+            placed = (path / tau).floor_()
+            placed += (placed + 1) * tau <= path  # the division may round across the multiple that
+            placed -= (placed * tau > path).double()  # Algorithm 1 compares with
+            if not self.first_crossing:
+                time = torch.arange(start, start + path.shape[-1], device=path.device, dtype=path.dtype)
+                lowest = (placed - time).cummin(dim=-1).values
+                lowest = lowest if start == 0 else torch.minimum(lowest, least)
+                placed = lowest + time
+                least = lowest[..., -1:]
+            before = placed[..., :1] if start == 0 else placed_before
+            mask[..., start : start + path.shape[-1]] = placed.diff(dim=-1, prepend=before) > 0
+            path_end, placed_before = path[..., -1:], placed[..., -1:]
+        return mask

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
+import math
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -36,6 +39,12 @@ WRITE_FORMATS = {".wav": "WAV", ".flac": "FLAC"}
 MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 1_000, 1_000_000
 """Rates outside are mistakes, and resampling from a few Hz would fill any memory."""
 
+LOST_SECONDS = 0.1
+"""Audio may be this much shorter than its header says: lossy formats count in whole frames."""
+
+MAX_LEVEL = 100.0
+"""Floating point recordings may pass full scale, but not by 40 dB; PCM numbers without their scale do."""
+
 MAX_CHANNELS = 32
 """In an array of two axes, the one up to this length holds the channels."""
 
@@ -51,16 +60,22 @@ class AudioInfo:
     num_samples: int
     """Per channel."""
     channels: int
+    promised_samples: int
+    """What its header says: more than there are if a WAV file breaks off."""
 
     @property
     def duration_s(self) -> float:
         return self.num_samples / self.sample_rate
 
+    @property
+    def promised_s(self) -> float:
+        return self.promised_samples / self.sample_rate
+
 
 def audio_info(source: Source) -> AudioInfo:
     """Rate, length and channels of an audio file, without decoding it."""
     with _opened(source) as file:
-        return AudioInfo(file.samplerate, file.frames, file.channels)
+        return AudioInfo(file.samplerate, file.frames, file.channels, _promised(file))
 
 
 def read_audio(
@@ -79,11 +94,24 @@ def read_audio(
             raise AudioError(f"{_name(source)} has {file.frames} samples, none from offset {offset} on")
         if offset:
             file.seek(offset)
-        samples = _resampled(_mono_blocks(file, frames), rate, target or rate)
+        blocks = _mono_blocks(file, frames, _name(source), offset)
+        samples = np.concatenate([np.zeros(0, np.float32), *_resampled(blocks, rate, target or rate)])
     if not samples.size:
         raise AudioError(f"{_name(source)} has no samples that can be decoded from offset {offset} on")
-    _check_finite(samples, _name(source))
     return samples, target or rate
+
+
+def stream_audio(source: Source, sample_rate: int) -> Iterator[Samples]:
+    """The blocks (T_i,) of what `read_audio` gives at once: a long recording is never in memory as a whole."""
+    target, empty = check_sample_rate(sample_rate), True
+    with _opened(source) as file:
+        rate = check_sample_rate(file.samplerate)
+        for block in _resampled(_mono_blocks(file, None, _name(source), 0), rate, target):
+            if block.size:
+                empty = False
+                yield block
+    if empty:
+        raise AudioError(f"{_name(source)} has no samples that can be decoded")
 
 
 def write_audio(path: str | PathLike[str], audio: Any, sample_rate: int) -> None:
@@ -91,19 +119,30 @@ def write_audio(path: str | PathLike[str], audio: Any, sample_rate: int) -> None
     target = Path(path)
     if target.suffix.lower() not in WRITE_FORMATS:
         raise AudioError(f"cannot write {target}: suffix {target.suffix!r}; allowed: {', '.join(WRITE_FORMATS)}")
-    data = audio_bytes(audio, sample_rate, target.suffix)
+    samples = as_mono(audio)
+    check_sample_rate(sample_rate)
     try:
-        with atomic_path(target) as temporary:
-            temporary.write_bytes(data)
+        with atomic_path(target) as temporary, temporary.open("wb") as file:
+            write_blocks(file, [samples], sample_rate, target.suffix)
     except OSError as error:
         raise AudioError(f"cannot write {target}: {error.strerror or error}") from error
 
 
+def write_blocks(file: BinaryIO, blocks: Iterable[Samples], sample_rate: int, suffix: str = ".wav") -> None:
+    """Write blocks (T_i,) as they come, as a 16-bit WAV or FLAC file. `file` must be seekable.
+
+    Samples beyond full scale are clipped, those that are no numbers refused.
+    """
+    form, rate = WRITE_FORMATS[suffix.lower()], check_sample_rate(sample_rate)
+    with soundfile.SoundFile(file, "w", rate, 1, subtype="PCM_16", format=form) as written:
+        for block in blocks:
+            _check_samples(block, "audio")
+            written.write(np.clip(block, -1.0, 1.0))
+
+
 def audio_bytes(audio: Any, sample_rate: int, suffix: str = ".wav") -> bytes:
     buffer = io.BytesIO()
-    samples = np.clip(as_mono(audio), -1.0, 1.0)
-    form = WRITE_FORMATS[suffix.lower()]
-    soundfile.write(buffer, samples, check_sample_rate(sample_rate), format=form, subtype="PCM_16")
+    write_blocks(buffer, [as_mono(audio)], sample_rate, suffix)
     return buffer.getvalue()
 
 
@@ -112,7 +151,7 @@ def resample(audio: Samples, from_rate: int, to_rate: int) -> Samples:
     from_rate, to_rate = check_sample_rate(from_rate), check_sample_rate(to_rate)
     if from_rate == to_rate:
         return audio
-    return _resampled(iter([audio]), from_rate, to_rate)
+    return np.concatenate(list(_resampled(iter([audio]), from_rate, to_rate)))
 
 
 def as_mono(audio: Any) -> Samples:
@@ -134,8 +173,13 @@ def as_mono(audio: Any) -> Samples:
         array = array.mean(axis=0 if array.shape[0] <= min(array.shape[1], MAX_CHANNELS) else 1, dtype=np.float32)
     if array.ndim != 1:
         raise AudioError(f"audio of shape {array.shape}; allowed: (T,), (channels, T) or (T, channels)")
-    _check_finite(array, "audio")
+    _check_samples(array, "audio")
     return np.ascontiguousarray(array)
+
+
+def check_level(samples: Samples, name: str = "audio", first: int = 0) -> Samples:
+    """Refuse samples that no recording has: one of them would drown all others. `first` is the first one's index."""
+    return _check_samples(samples, name, first, MAX_LEVEL)
 
 
 def check_sample_rate(sample_rate: Any) -> int:
@@ -155,26 +199,42 @@ def sample_path(name: str = "dashwood") -> Path:
     return _SAMPLES / f"{name}.flac"
 
 
-def _mono_blocks(file: soundfile.SoundFile, frames: int | None) -> Iterator[Samples]:
+def _mono_blocks(file: soundfile.SoundFile, frames: int | None, name: str, offset: int) -> Iterator[Samples]:
     """Up to `frames` samples from where the file stands; what a truncated file still holds is read."""
     left = file.frames if frames is None else frames
     size = max(1, _BLOCK // file.channels)
     while left > 0 and len(block := file.read(min(size, left), dtype="float32", always_2d=True)):
-        left -= len(block)
-        yield block.mean(axis=1, dtype=np.float32)
+        yield check_level(block.mean(axis=1, dtype=np.float32), name, offset)
+        left, offset = left - len(block), offset + len(block)
 
 
-def _resampled(blocks: Iterator[Samples], from_rate: int, to_rate: int) -> Samples:
-    """Join blocks into one signal at another rate. A sound too short for one sample there keeps its first."""
+def _resampled(blocks: Iterator[Samples], from_rate: int, to_rate: int) -> Iterator[Samples]:
+    """Blocks of one signal at another rate. A sound too short for one sample there keeps its first."""
     if from_rate == to_rate:
-        return np.concatenate([np.zeros(0, np.float32), *blocks])
+        yield from blocks
+        return
     stream = soxr.ResampleStream(from_rate, to_rate, 1, dtype="float32")
-    first, pieces = np.zeros(0, np.float32), []
-    for block in blocks:
-        first = first if first.size else block[:1]
-        pieces.append(stream.resample_chunk(block))
-    resampled = np.concatenate([*pieces, stream.resample_chunk(np.zeros(0, np.float32), last=True)])
-    return resampled if resampled.size else first.copy()
+    first, empty = np.zeros(0, np.float32), True
+    for block in itertools.chain(blocks, (None,)):
+        if block is None:
+            resampled = stream.resample_chunk(np.zeros(0, np.float32), last=True)
+        else:
+            first = first if first.size else block[:1].copy()
+            resampled = stream.resample_chunk(block)
+        empty &= not resampled.size
+        yield resampled
+    if empty:
+        yield first
+
+
+def _promised(file: soundfile.SoundFile) -> int:
+    """Samples that the header of a WAV, AIFF or AU file says there are. libsndfile corrects the number by the file's
+    length, but leaves a note. The largest numbers are what programs write that do not know the length."""
+    note = re.search(r"(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", file.extra_info)
+    if note is None or file.frames == 0:
+        return int(file.frames)
+    said, there = int(note[1]), int(note[2])
+    return round(file.frames * said / there) if there < said < 0x7FFF0000 else int(file.frames)
 
 
 def _scaled(array: npt.NDArray[Any]) -> Samples:
@@ -189,11 +249,13 @@ def _scaled(array: npt.NDArray[Any]) -> Samples:
         return array.astype(np.float32, copy=False)
 
 
-def _check_finite(samples: Samples, name: str) -> None:
-    finite = np.isfinite(samples)
-    if not finite.all():
-        where = int(np.argmin(finite))
-        raise AudioError(f"{name} holds {samples[where]} at sample {where}; allowed: finite numbers")
+def _check_samples(samples: Samples, name: str, first: int = 0, most: float = math.inf) -> Samples:
+    good = np.isfinite(samples) if most == math.inf else np.abs(samples) <= most  # NaN is in no range
+    if not good.all():
+        where = int(np.argmin(good))
+        allowed = "finite numbers" if most == math.inf else f"-{most:g} ... {most:g}, where full scale is 1"
+        raise AudioError(f"{name} holds {samples[where]:g} at sample {first + where}; allowed: {allowed}")
+    return samples
 
 
 def _name(source: Source) -> str:
@@ -209,6 +271,8 @@ def _opened(source: Source) -> Iterator[soundfile.SoundFile]:
     if isinstance(source, str | PathLike) and not Path(source).is_file():
         raise AudioError(f"cannot read {name}: {'it is a folder' if Path(source).is_dir() else 'no such file'}")
     opened: Any = io.BytesIO(source) if isinstance(source, bytes) else source
+    if not isinstance(source, str | PathLike):
+        opened.seek(0)
     if isinstance(source, str | PathLike) and os.name != "nt":
         opened = os.fsencode(source)  # names need not be UTF-8
     try:
@@ -217,5 +281,5 @@ def _opened(source: Source) -> Iterator[soundfile.SoundFile]:
                 raise AudioError(f"{name} has no samples")
             yield file
     except (soundfile.SoundFileError, OSError, TypeError) as error:
-        reason = getattr(error, "error_string", None) or str(error)
+        reason = getattr(error, "error_string", None) or str(error) or "it is damaged or breaks off"
         raise AudioError(f"cannot read {name} as WAV, FLAC, OGG or MP3: {reason.rstrip('.')}") from error

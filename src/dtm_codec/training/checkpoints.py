@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import re
+import zipfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -17,10 +20,14 @@ from torch import Tensor
 from ..errors import DTMCodecError
 from ..files import atomic_path, write_atomically
 
+log = logging.getLogger(__name__)
+
 _NAME = re.compile(r"step-(\d+)\.ckpt")
 KEEP_LAST = 2
 PUBLISHED = "training.safetensors"
 """A checkpoint as it is published: the same content without pickle."""
+DAMAGED = ".damaged"
+"""Added to the name of a checkpoint that was put aside."""
 
 
 class CheckpointError(DTMCodecError):
@@ -79,18 +86,52 @@ def save(folder: str | PathLike[str], step: int, state: dict[str, Any], keep_eve
 
 
 def load(path: str | PathLike[str], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Read a checkpoint: tensors and plain data only, no code is run."""
+    """Read a checkpoint: tensors and plain data only, no code is run. Its checksums are compared first."""
     file = find(path)
     try:
         if file.suffix == ".safetensors":
             state = _read_safetensors(file, device)
         else:
+            _compare_checksums(file)
             state = torch.load(file, map_location=device, weights_only=True)
     except Exception as error:  # torch raises many kinds for damaged files
-        raise CheckpointError(f"{path} is no readable checkpoint ({type(error).__name__})") from error
+        reason = str(error) if isinstance(error, CheckpointError) else type(error).__name__
+        raise CheckpointError(f"{file} is no readable checkpoint ({reason}){_one_before(file)}") from error
     if not isinstance(state, dict) or not {"config", "codec", "step"} <= set(state):
-        raise CheckpointError(f"{path} is no checkpoint of dtm-codec train")
+        raise CheckpointError(f"{file} is no checkpoint of dtm-codec train")
     return state
+
+
+def load_newest(folder: str | PathLike[str]) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint of a run that is whole. Damaged ones that are newer are put aside."""
+    newest, damaged = find(folder), []
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            state = load(path)
+        except CheckpointError as error:
+            damaged.append((path, error))
+            continue
+        for bad, reason in damaged:
+            log.warning("%s; put aside as %s, going on from %s", reason, bad.name + DAMAGED, path.name)
+            bad.rename(bad.with_name(bad.name + DAMAGED))
+        return path, state
+    return newest, load(newest)  # a published one; or the newest, which says what is wrong with it
+
+
+def _compare_checksums(file: Path) -> None:
+    """torch writes a checksum for each tensor into the archive, and does not look at it when it reads."""
+    with zipfile.ZipFile(file) as archive:
+        bad = archive.testzip()
+    if bad is not None:
+        raise CheckpointError(f"the checksum of {bad} differs")
+
+
+def _one_before(file: Path) -> str:
+    """What to use instead of a damaged checkpoint."""
+    if _NAME.fullmatch(file.name) is None:
+        return ""
+    earlier = [path for path in list_checkpoints(file.parent) if step_of(path) < step_of(file)]
+    return f"; the one before it: {earlier[-1]}" if earlier else ""
 
 
 def write_safetensors(path: str | PathLike[str], state: dict[str, Any]) -> None:
@@ -108,19 +149,32 @@ def write_safetensors(path: str | PathLike[str], state: dict[str, Any]) -> None:
         return value
 
     outline = json.dumps({key: plain(value, key) for key, value in state.items()})
-    write_atomically(path, safetensors.torch.save(tensors, {"state": outline}))
+    metadata = {"state": outline, "sha256": _digest(outline, tensors)}
+    write_atomically(path, safetensors.torch.save(tensors, metadata))
+
+
+def _digest(outline: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(outline.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        digest.update(tensors[name].flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _read_safetensors(path: Path, device: torch.device | str) -> dict[str, Any]:
-    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+    with safetensors.safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        metadata = file.metadata()
+    if metadata.get("sha256") not in (None, _digest(metadata["state"], tensors)):  # release 0.1 wrote none
+        raise CheckpointError("its checksum differs")
 
-        def filled(value: Any) -> Any:
-            if isinstance(value, dict):
-                if set(value) == {"tensor"}:
-                    return file.get_tensor(value["tensor"])
-                # an optimizer counts its parameters, and JSON knows no keys but strings
-                return {int(key) if key.isdigit() else key: filled(item) for key, item in value.items()}
-            return [filled(item) for item in value] if isinstance(value, list) else value
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            if set(value) == {"tensor"}:
+                return tensors[value["tensor"]].to(device)
+            # an optimizer counts its parameters, and JSON knows no keys but strings
+            return {int(key) if key.isdigit() else key: filled(item) for key, item in value.items()}
+        return [filled(item) for item in value] if isinstance(value, list) else value
 
-        state: dict[str, Any] = filled(json.loads(file.metadata()["state"]))
-        return state
+    state: dict[str, Any] = filled(json.loads(metadata["state"]))
+    return state

@@ -206,6 +206,21 @@ class ControllerConfig(Validated):
 
 
 @dataclass(frozen=True)
+class PacketLossConfig(Validated):
+    """Tokens that do not arrive: the decoder learns to fill their steps, for streams over bad connections."""
+
+    share: float = 0.0
+    """Each crop loses a random share of its steps, from none to this."""
+    burst_ms: float = 160.0
+    """In bursts of random lengths up to this."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.share < 1, "packet_loss.share", self.share, "0 <= share < 1")
+        require(0 < self.burst_ms <= 2000, "packet_loss.burst_ms", self.burst_ms, "0 < burst_ms <= 2000")
+
+
+@dataclass(frozen=True)
 class TrainConfig(Validated):
     """Everything that decides what a run computes. The defaults are the paper's (Section 4.1)."""
 
@@ -221,6 +236,7 @@ class TrainConfig(Validated):
     discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
+    packet_loss: PacketLossConfig = field(default_factory=PacketLossConfig)
     ema_decay: float = 0.999
     """Moving average of the weights, used for dev scores and export; it is shorter over the first steps."""
     quantize_from: int = 0
@@ -274,6 +290,10 @@ class TrainConfig(Validated):
         require(self.token_minutes >= 0, "token_minutes", self.token_minutes, ">= 0")
         require(self.dev_utterances >= 0, "dev_utterances", self.dev_utterances, ">= 0")
         require(self.crop_samples > 1024, "data.crop_seconds", self.data.crop_seconds, "over 1024 samples")
+        if self.packet_loss.share:
+            require(
+                self.model.upsampler == "mask", "packet_loss.share", self.packet_loss.share, "0 without upsampler mask"
+            )
         judged = self.discriminator.crop_seconds
         if judged is not None:
             allowed = f"at most data.crop_seconds = {self.data.crop_seconds}"

@@ -7,8 +7,9 @@ as 16-bit integers; else each crop is read from its file, from where it starts.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..errors import AudioError, DataError
+from ..errors import AudioError, DataError, DTMCodecError
 from ..speech.audio import Samples
 from ..speech.folders import read_set
 from ..speech.utterance import Utterance
@@ -31,6 +32,12 @@ from .config import DataConfig
 log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+
+MAX_UNREADABLE = 100
+"""Recordings in a row that may be unreadable; then something is wrong with the corpus as a whole."""
+REPORTED = 3
+"""Of those, so many are reported one by one."""
+READER_DIED = "a process that reads training data died: for lack of memory? Try fewer data.workers"
 
 
 @dataclass(frozen=True)
@@ -140,17 +147,19 @@ class Crops(Dataset[Batch]):
         draw = np.random.default_rng((self._seed, 1, index))
         epoch, position = divmod(index, self._recording_of_slot.size)
         recording = int(self._permutation(epoch)[position])
-        for _ in range(100):
+        for failed in range(MAX_UNREADABLE):
             start = int(draw.integers(max(1, self._recordings.lengths[recording] - self._length + 1)))
             try:
                 audio = self._recordings.read(recording, start, self._length)
             except AudioError as error:
-                log.warning("skipped: %s", error)
+                reason = str(error)
+                if failed < REPORTED:
+                    log.warning("skipped: %s", reason)
                 recording = int(draw.choice(self._recording_of_slot))
                 continue
             audio = np.pad(audio, (0, self._length - audio.size))  # a short recording ends in silence
             return with_gain(audio, self._config.gain_db, draw), f"{self._recordings.names[recording]}@{start}"
-        raise DataError("100 recordings in a row cannot be read; the warnings above name them")
+        raise DataError(f"{MAX_UNREADABLE} recordings in a row cannot be read, such as: {reason}")
 
 
 def collate(crops: Sequence[tuple[Samples, str]]) -> Batch:
@@ -181,8 +190,8 @@ def open_recordings(source: str, config: DataConfig, sample_rate: int) -> Record
 
 def batches(
     source: str, config: DataConfig, *, sample_rate: int, crop_samples: int, seed: int, step: int, rank: int, world: int
-) -> Iterator[Batch]:
-    """Endless batches of one process from `step` on."""
+) -> Generator[Batch, None, None]:
+    """Endless batches of one process from `step` on. Closing the generator ends the processes that read ahead."""
     if is_shards(source):
         from .tar_shards import shard_batches
 
@@ -193,7 +202,28 @@ def batches(
     loader: DataLoader[Batch] = DataLoader(
         crops, batch_size=None, sampler=count(step), num_workers=workers, worker_init_fn=leave_signals
     )
-    return iter(loader)
+    return read_ahead(loader)
+
+
+def read_ahead(loader: DataLoader[Batch]) -> Generator[Batch, None, None]:
+    """The batches of a loader, until the generator is closed or fails. Then its processes are killed: they do not heed
+    any other signal, and this process would wait for them when it ends."""
+    before = multiprocessing.active_children()
+    stream = iter(loader)
+    readers = [child for child in multiprocessing.active_children() if child not in before]
+    try:
+        yield from stream
+    except DTMCodecError as error:  # the loader puts the reader's traceback around its message
+        last = str(error).strip().splitlines()[-1]
+        raise type(error)(last.partition(f"{type(error).__name__}: ")[2] or last) from None
+    except (RuntimeError, OSError, EOFError):
+        if all(reader.is_alive() for reader in readers):
+            raise
+        raise DataError(READER_DIED) from None
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.join()
 
 
 def leave_signals(worker: int) -> None:

@@ -1,7 +1,7 @@
 """A family of models that trains itself: what is missing, in order, one run a core.
 
-A family is a YAML file beside the configurations of its runs (`configs/small/family.yaml`). Each run is a process of
-its own, pinned to its cores, that writes `train.log` into its folder. However the queue ends, runs that are under way
+A family is a YAML file that names the configurations of its runs (`configs/families/`). Each run is a process of its
+own, pinned to its cores, that writes `train.log` into its folder. However the queue ends, runs that are under way
 end with a checkpoint, and the same command goes on from there.
 """
 
@@ -30,7 +30,7 @@ from .config import TrainConfig, load_config
 from .logs import METRICS_FILE, read_metrics
 from .run import train
 
-FAMILY_FILE, LOG_FILE = "family.yaml", "train.log"
+LOG_FILE = "train.log"
 POLL_SECONDS = 1.0
 
 State = Literal["waiting", "training", "done", "failed"]
@@ -89,11 +89,12 @@ class FamilyRun:
 
 
 def find_family(name: str) -> Path:
-    """The file of a family: its path, or that of `configs/NAME` below the current folder."""
-    for path in (Path(name), Path(name) / FAMILY_FILE, Path("configs") / name / FAMILY_FILE):
+    """The file of a family: its path, or `configs/families/NAME.yaml` below the current folder."""
+    named = Path("configs") / "families" / f"{name}.yaml"
+    for path in (Path(name), named):
         if path.is_file():
             return path
-    raise ConfigError(f"no family {name!r}; allowed: a YAML file, or a folder of configs/ with {FAMILY_FILE}")
+    raise ConfigError(f"no family {name!r}; allowed: a YAML file, or a name for which there is {named}")
 
 
 def plan(family: Path, folder: Path, settings: Sequence[str] = ()) -> list[FamilyRun]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
 
-from ..files import write_atomically
+from ..files import atomic_path, write_atomically
 from ..optional import import_optional
 from .config import TrainConfig
+from .deadline import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -31,28 +36,55 @@ def log_to_console() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[RichHandler(console=CONSOLE)])
 
 
+class _TimeLeft(ProgressColumn):
+    """Until the last step or the deadline, whichever is first."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        ends = (task.time_remaining, task.fields["deadline"] - time.monotonic() if task.fields["deadline"] else None)
+        left = min((max(0, round(end)) for end in ends if end is not None), default=None)
+        if left is None:
+            return Text("-:--:--", style="progress.remaining")
+        return Text(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}", style="progress.remaining")
+
+
+class _Status(ProgressColumn):
+    """Takes the room that the other columns leave, and is cut there."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["status"], no_wrap=True, overflow="ellipsis")
+
+
+def progress_columns() -> tuple[ProgressColumn, ...]:
+    """What is done, how much of it, when it ends, and how it goes. A narrow terminal cuts the last alone."""
+    whole = Column(no_wrap=True)
+    return (
+        TextColumn("{task.description}", table_column=whole.copy()),
+        MofNCompleteColumn(table_column=whole.copy()),
+        BarColumn(bar_width=10, table_column=whole.copy()),
+        _TimeLeft(table_column=whole.copy()),
+        _Status(),
+    )
+
+
 class RunLog:
     """Metrics and progress of a run; on every process but the first it does nothing."""
 
-    def __init__(self, folder: Path, config: TrainConfig, step: int, *, enabled: bool) -> None:
+    def __init__(self, folder: Path, config: TrainConfig, step: int, deadline: Deadline, *, enabled: bool) -> None:
         """`step`: where the run starts; what a killed run logged beyond it is dropped, for it is done again."""
         self._enabled = enabled
         self._tensorboard: Any = None
         self._wandb: Any = None
-        columns = (
-            TextColumn("step"),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=16),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[status]}"),
-        )
-        self._progress = Progress(*columns, console=CONSOLE, disable=not enabled, refresh_per_second=2)
+        self._progress = Progress(*progress_columns(), console=CONSOLE, disable=not enabled, refresh_per_second=2)
         if not enabled:
             return
-        self._task = self._progress.add_task("train", total=config.max_steps, completed=step, status="")
+        end = time.monotonic() + deadline.left if deadline.is_set else None
+        self._task = self._progress.add_task("step", total=config.max_steps, completed=step, status="", deadline=end)
         self._path = folder / METRICS_FILE
-        kept = [json.dumps(line) for line in read_metrics(self._path) if line["step"] <= step]
-        write_atomically(self._path, "".join(f"{line}\n" for line in kept).encode())
+        kept = [line for line in read_metrics(self._path) if line["step"] <= step]
+        self._known = {(line["step"], name) for line in kept for name in line}
+        write_atomically(self._path, "".join(f"{json.dumps(line)}\n" for line in kept).encode())
         self._file = self._path.open("a", encoding="utf-8")
         if "tensorboard" in config.loggers:
             self._tensorboard = _tensorboard(folder, step)
@@ -78,6 +110,19 @@ class RunLog:
     def progress(self, step: int, status: str) -> None:
         if self._enabled:
             self._progress.update(self._task, completed=step, status=status)
+
+    @contextmanager
+    def activity(self, what: str, total: float) -> Iterator[Callable[[float], None]]:
+        """A bar of its own for what is done between or after steps; set by how much of it is done."""
+        task = self._progress.add_task(what, total=round(total), status="s of speech", deadline=None)
+        try:
+            yield lambda done: self._progress.update(task, completed=min(round(done), round(total)))
+        finally:
+            self._progress.remove_task(task)
+
+    def has(self, step: int, name: str) -> bool:
+        """Whether the run that is resumed has logged that number at that step."""
+        return self._enabled and (step, name) in self._known
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         if not self._enabled:
@@ -124,7 +169,8 @@ def plot_losses(folder: Path) -> None:
         axis.grid(alpha=0.3)
     axes[-1, 0].set_xlabel("step")
     figure.tight_layout()
-    figure.savefig(folder / "losses.png", dpi=100)
+    with atomic_path(folder / "losses.png") as temporary:
+        figure.savefig(temporary, dpi=100)
     pyplot.close(figure)
 
 

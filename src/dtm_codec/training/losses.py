@@ -1,4 +1,4 @@
-"""What training minimises beside the mel distance (paper Section 3.1.6): LSGAN, feature matching, pitch, spectra."""
+"""What training minimises beside the mel distance (paper Section 3.1.6): LSGAN, feature matching, spectra."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from .pitch import PitchTrack
 
 
 class SpectralLoss(nn.Module):
@@ -34,15 +32,6 @@ class SpectralLoss(nn.Module):
         size = window.numel()
         spectrum = torch.stft(audio.float(), size, size // 4, window=window, return_complex=True)
         return (spectrum.real.square() + spectrum.imag.square() + 1e-6).pow(self.POWER / 2)
-
-
-def pitch_loss(logits: Tensor, pitch: PitchTrack) -> Tensor:
-    """Cross entropy with a narrow bell around the true bin, over the frames that have a pitch. logits: (B N, bins)"""
-    bins = torch.arange(logits.shape[-1], device=logits.device)
-    target = torch.softmax(-0.5 * (bins - pitch.bins.flatten()[:, None]).square(), -1)
-    entropy = -(target * logits.float().log_softmax(-1)).sum(-1)
-    weight = pitch.weight.flatten()
-    return (entropy * weight).mean()
 
 
 def discriminator_loss(real: Sequence[Tensor], fake: Sequence[Tensor]) -> Tensor:

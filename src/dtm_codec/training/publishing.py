@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -19,6 +22,9 @@ from ..hub import check_device
 from ..speech.utterance import Utterance
 from . import checkpoints
 from .data import find_utterances, unless_broken
+
+LONGEST_PIECE_S = 30.0
+"""Of one recording, where time is short."""
 
 
 def export(
@@ -44,6 +50,7 @@ def export(
     state = checkpoints.load(path)
     config = CodecConfig.from_dict(state["config"]["model"])
     codec = averaged_codec(replace(config, name=name or config.name), state["average"])
+    codec.trained_bitrates = _bitrates(codec, state["config"].get("controller", {}).get("jitter", 0.0))
     if data is not None:
         codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes)
     model_id = codec.save_pretrained(folder, dtype)
@@ -52,26 +59,45 @@ def export(
     return model_id
 
 
+def _bitrates(codec: DTMCodec, jitter: float) -> tuple[float, float]:
+    """Total bits a second between which the jitter of tau has led training: tokens are as many as tau is small."""
+    ratios = (codec.config.keep_ratio * math.exp(-jitter), min(1.0, codec.config.keep_ratio * math.exp(jitter)))
+    low, high = (codec.layout.bitrate(ratio * codec.config.frame_rate) for ratio in ratios)
+    return round(low), round(high)
+
+
 def averaged_codec(config: CodecConfig, weights: dict[str, Tensor]) -> DTMCodec:
     codec = DTMCodec(config)
     codec.network.load_state_dict(weights)
     return codec
 
 
-def token_statistics(codec: DTMCodec, utterances: Sequence[Utterance], minutes: float) -> TokenModel:
-    """How often codes follow each other in at most `minutes` of speech, spread over the whole set."""
+def token_statistics(
+    codec: DTMCodec,
+    utterances: Sequence[Utterance],
+    minutes: float,
+    *,
+    within: float = math.inf,
+    on_progress: Callable[[float], None] = lambda seconds: None,
+) -> TokenModel:
+    """How often codes follow each other in at most `minutes` of speech, spread over the whole set.
+
+    within: seconds after which no more speech is encoded. on_progress: is told how many seconds of speech are done.
+    """
+    stop_at = time.monotonic() + within
     order = np.random.default_rng(0).permutation(len(utterances))
-    sequences = _code_sequences(codec, [utterances[i] for i in order], 60 * minutes)
+
+    def sequences() -> Iterator[npt.NDArray[np.int64]]:
+        done, rate = 0.0, codec.config.sample_rate
+        for utterance in (utterances[i] for i in order):
+            length = min(60 * minutes - done, math.inf if math.isinf(within) else LONGEST_PIECE_S)
+            read = unless_broken(partial(utterance.read, rate, length=math.ceil(length * rate)))
+            if read is not None:
+                yield codec.encode(*read).codes
+                done += read[0].size / rate
+                on_progress(done)
+            if done >= 60 * minutes or time.monotonic() >= stop_at:
+                return
+
     vectors = codec.network.quantizer.vectors().cpu().numpy()
-    return TokenModel.fit(sequences, codec.config.quantizer.codebook_size, vectors)
-
-
-def _code_sequences(
-    codec: DTMCodec, utterances: Sequence[Utterance], seconds: float
-) -> Iterator[npt.NDArray[np.int64]]:
-    for utterance in utterances:
-        if seconds <= 0:
-            return
-        if read := unless_broken(utterance.read):
-            seconds -= read[0].size / read[1]
-            yield codec.encode(*read).codes
+    return TokenModel.fit(sequences(), codec.config.quantizer.codebook_size, vectors)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-import multiprocessing
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,14 @@ from ..codec import DTMCodec
 from ..errors import DataError
 from ..files import write_atomically
 from ..hub import CONFIG_FILE
+from ..locks import FolderInUseError, folder_in_use
 from ..metrics import build_all
 from ..optional import import_optional
 from ..speech.audio import Samples
 from . import checkpoints, dev, precision
 from .config import TrainConfig
-from .data import Batch, batches, find_utterances, is_shards
+from .data import READER_DIED, Batch, batches, find_utterances, is_shards
+from .deadline import Deadline
 from .fsdp import sharding_strategy
 from .logs import RunLog, log_to_console, plot_losses
 from .publishing import averaged_codec, token_statistics
@@ -37,18 +38,25 @@ log = logging.getLogger(__name__)
 RUN_FILE = "run.json"
 """The run's configuration; a model's own is `config.json`, and a published model can be trained on where it lies."""
 
+EXPORT = "export"
+"""The folder of the trained model."""
+
+REHEARSED_MINUTES = 0.1
+"""Speech whose token statistics are taken to see how long that takes."""
+
 
 def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_minutes: float = math.inf) -> Path:
     """Train to `config.max_steps` or for `max_minutes`, whichever is first; returns the last checkpoint.
 
+    `max_minutes` are for all of it: after them the checkpoint, the exported model and the dev scores are there.
     SIGINT and SIGTERM end the run after the current step, with a checkpoint; a second one ends it at once.
     """
+    deadline = Deadline(max_minutes)
     lightning = import_optional("lightning_fabric", "train")
     if config.data.train is None:
         raise DataError("no training data; give --data or data.train")
     folder = Path(out)
-    last = checkpoints.latest(folder)
-    if last is not None and not resume:
+    if checkpoints.latest(folder) is not None and not resume:
         raise TrainingError(f"{folder} holds a run already; give --resume to go on with it, or another folder")
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     fabric = lightning.Fabric(
@@ -63,20 +71,42 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
     fabric.launch()
     if fabric.is_global_zero:
         log_to_console()
-    folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, fabric, resumed=last is not None)
-    if last is not None:
-        trainer.load_state(checkpoints.load(last))
-        log.info("resumed from %s", last)
-    return Run(trainer, folder).until(config.max_steps, max_minutes)
+    with _in_use(folder, fabric):
+        last = state = None
+        if fabric.is_global_zero and checkpoints.latest(folder) is not None:
+            last, state = checkpoints.load_newest(folder)
+        last = fabric.broadcast(last)  # one decides which is whole
+        trainer = Trainer(config, fabric, resumed=last is not None)
+        if last is not None:
+            trainer.load_state(state or checkpoints.load(last))
+            log.info("resumed from %s", last)
+        del state
+        return Run(trainer, folder, deadline).until(config.max_steps)
+
+
+@contextmanager
+def _in_use(folder: Path, fabric: Any) -> Iterator[None]:
+    """The first process has the folder for all of the run's. If it cannot have it, all of them say why."""
+    with ExitStack() as held:
+        refusal = None
+        if fabric.is_global_zero:
+            try:
+                held.enter_context(folder_in_use(folder))
+            except FolderInUseError as error:
+                refusal = str(error)
+        refusal = fabric.broadcast(refusal)
+        if refusal is not None:
+            raise FolderInUseError(refusal)
+        yield
 
 
 class Run:
     """A trainer in time: data, logs, checkpoints, dev scores, and a clean end."""
 
-    def __init__(self, trainer: Trainer, folder: Path) -> None:
+    def __init__(self, trainer: Trainer, folder: Path, deadline: Deadline) -> None:
         self.trainer = trainer
         self.folder = folder
+        self.deadline = deadline
         self.config = trainer.config
         self.fabric = trainer.fabric
         self._dev_set: list[Samples] = []
@@ -89,24 +119,31 @@ class Run:
                 for metric in self._metrics:
                     metric.load()  # what is missing is better known now than after an hour
 
-    def until(self, max_steps: int, max_minutes: float) -> Path:
+    def until(self, max_steps: int) -> Path:
         """Train. However it ends, but for a kill, there is a checkpoint of the last step; it is written first."""
-        config, trainer = self.config, self.trainer
-        deadline = time.monotonic() + 60 * max_minutes
+        config, trainer, deadline = self.config, self.trainer, self.deadline
         saved = time.monotonic()
+        rehearsed = not deadline.is_set
         speed = Speedometer(config.data.batch_size * config.crop_samples / config.model.sample_rate)
-        stream = self._batches()
-        run_log = RunLog(self.folder, config, trainer.step, enabled=self.fabric.is_global_zero)
-        with _stop_signals() as stopped, run_log:
-            if trainer.step >= max_steps and self._agreed(not self._is_exported())[0]:
-                self._save(export=True, final=True)  # the run was killed after its last checkpoint
+        run_log = RunLog(self.folder, config, trainer.step, deadline, enabled=self.fabric.is_global_zero)
+        with _stop_signals() as stopped, run_log, closing(self._batches()) as stream:
+            # a run that was killed after a checkpoint lacks what comes after it
+            unexported, unscored = self._agreed(*self._unfinished(run_log, trainer.step >= max_steps))
+            if unexported:
+                self._save(run_log, export=True, final=True)
+            if unexported or unscored:
                 self._evaluate(run_log)
             while trainer.step < max_steps:
                 try:
-                    metrics = trainer.train_step(next(stream))
+                    with deadline.measured("step"):
+                        metrics = trainer.train_step(next(stream))
                 except TrainingError as error:
                     last = checkpoints.latest(self.folder)
                     raise TrainingError(f"{error}; last good checkpoint: {last or 'none yet'}") from None
+                except RuntimeError as error:  # a signal handler of torch's raises this, wherever we are
+                    if "DataLoader worker" not in str(error):
+                        raise
+                    raise DataError(READER_DIED) from None
                 step = trainer.step
                 metrics |= {"audio_per_second": speed.tick()}
                 if step % config.log_every == 0:
@@ -114,13 +151,16 @@ class Run:
                     run_log.progress(step, _status(metrics))
                 waited, over, interrupted = self._agreed(
                     time.monotonic() - saved >= 60 * config.checkpoint_minutes,
-                    time.monotonic() >= deadline,
+                    deadline.is_near(),
                     bool(stopped),
                 )
                 over = over or interrupted or step == max_steps
                 kept = step % config.keep_every == 0
+                if not over and not rehearsed:
+                    self._rehearse(run_log)
+                    rehearsed = True
                 if over or waited or step % config.checkpoint_every == 0 or kept:
-                    self._save(export=over or kept, final=step == max_steps or (over and not interrupted))
+                    self._save(run_log, export=over or kept, final=step == max_steps or (over and not interrupted))
                     saved = time.monotonic()
                 if step % config.dev_every == 0 or (over and not interrupted):
                     self._evaluate(run_log)
@@ -130,7 +170,7 @@ class Run:
         assert last is not None
         return last
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Generator[Batch, None, None]:
         assert self.config.data.train is not None
         return batches(
             self.config.data.train,
@@ -149,33 +189,68 @@ class Run:
             return list(flags)
         return [total > 0 for total in self.fabric.all_reduce(torch.tensor(flags).float(), reduce_op="sum").tolist()]
 
-    def _save(self, *, export: bool, final: bool) -> None:
+    def _rehearse(self, run_log: RunLog) -> None:
+        """Do in small what the end of the run does, to know how long that takes."""
+        with self.deadline.measured("save"):
+            self._save(run_log, export=True, final=True, minutes=min(REHEARSED_MINUTES, self.config.token_minutes))
+        average = self.trainer.averaged_weights()
+        if self.fabric.is_global_zero:
+            if self._dev_set:
+                codec, first = self._codec(average), self._dev_set[:1]
+                dev.evaluate(codec, first, self._metrics)  # the first time takes longer
+                with self.deadline.measured("scores", times=len(self._dev_set)):
+                    dev.evaluate(codec, first, self._metrics)
+            with self.deadline.measured("plot"):
+                plot_losses(self.folder)
+        self.fabric.barrier()
+
+    def _save(self, run_log: RunLog, *, export: bool, final: bool, minutes: float | None = None) -> None:
         step, state = self.trainer.step, self.trainer.state()
         if self.fabric.is_global_zero:
             checkpoints.save(self.folder, step, state, self.config.keep_every)
             if export:
-                self._export(state["average"], final)
+                codec = self._codec(state["average"])
+                if final:
+                    self._add_statistics(codec, run_log, self.config.token_minutes if minutes is None else minutes)
+                codec.save_pretrained(self.folder / EXPORT)
         self.fabric.barrier()
 
     def _is_exported(self) -> bool:
         """Whether the export is of the last checkpoint."""
-        last, written_last = checkpoints.latest(self.folder), self.folder / "export" / CONFIG_FILE
+        last, written_last = checkpoints.latest(self.folder), self.folder / EXPORT / CONFIG_FILE
         return last is not None and written_last.exists() and written_last.stat().st_mtime >= last.stat().st_mtime
 
-    def _export(self, average: dict[str, Tensor], final: bool) -> None:
-        """The averaged weights as a model folder; at the end with token statistics of the training speech."""
-        codec, source = self._codec(average), self.config.data.train
-        if final and self.config.token_minutes and source is not None:
-            if is_shards(source):
-                log.info("no token statistics from shards; dtm-codec export --data MANIFEST adds them")
-            else:
-                codec.token_model = token_statistics(codec, find_utterances(source), self.config.token_minutes)
-        codec.save_pretrained(self.folder / "export")
+    def _unfinished(self, run_log: RunLog, is_last: bool) -> tuple[bool, bool]:
+        """Whether the checkpoint that was resumed lacks its export, and its scores."""
+        step = self.trainer.step
+        due = bool(self._dev_set) and step > 0 and (is_last or step % self.config.dev_every == 0)
+        return is_last and not self._is_exported(), due and not run_log.has(step, "dev/keep_ratio")
+
+    def _add_statistics(self, codec: DTMCodec, run_log: RunLog, minutes: float) -> None:
+        """Token statistics of the training speech, for compact files, as far as there is time for them."""
+        source = self.config.data.train
+        if not minutes or source is None:
+            return
+        later = f"dtm-codec export {self.folder} -o {self.folder / EXPORT} --data"
+        if is_shards(source):
+            log.info("no token statistics from shards; to add them: %s MANIFEST", later)
+            return
+        within = self.deadline.left - self.deadline.needs() if self.deadline.is_set else math.inf
+        if within <= 0:
+            log.info("no time left for token statistics; to add them: %s %s", later, source)
+            return
+        utterances = find_utterances(source)
+        speech_s = min(60 * minutes, sum(utterance.duration or 0 for utterance in utterances))
+        log.info("token statistics of up to %.0f s of speech", speech_s)
+        with run_log.activity("token statistics", speech_s) as show:
+            codec.token_model = token_statistics(codec, utterances, minutes, within=within, on_progress=show)
 
     def _evaluate(self, run_log: RunLog) -> None:
         """Scores and samples of the averaged weights, by the first process."""
         average = self.trainer.averaged_weights()
-        if self._dev_set:
+        if self._dev_set and self.deadline.left < self.deadline.needs("scores"):
+            log.info("step %d: no time left for dev scores", self.trainer.step)
+        elif self._dev_set:
             codec, step = self._codec(average), self.trainer.step
             result = dev.evaluate(codec, self._dev_set, self._metrics)
             run_log.metrics(step, result.scores)
@@ -224,8 +299,6 @@ def _stop_signals() -> Iterator[list[int]]:
 
     def stop(number: int, _: Any) -> None:
         if received:
-            for reader in multiprocessing.active_children():
-                reader.kill()
             raise KeyboardInterrupt
         received.append(number)
 

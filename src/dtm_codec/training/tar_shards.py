@@ -7,7 +7,7 @@ in the data cannot be set exactly: after a resume, loss curves agree in distribu
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from ..speech.audio import Samples
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
 from .config import DataConfig
-from .data import Batch, collate, leave_signals, with_gain
+from .data import MAX_UNREADABLE, REPORTED, Batch, collate, leave_signals, read_ahead, with_gain
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ SHUFFLE_BUFFER = 1_000
 
 def shard_batches(
     source: str, config: DataConfig, sample_rate: int, crop_samples: int, seed: tuple[int, int], rank: int, world: int
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     webdataset = import_optional("webdataset", "train")
     if config.batch_size % world:
         raise DataError(f"data.batch_size = {config.batch_size}; allowed: a multiple of the {world} processes")
@@ -55,7 +55,7 @@ def shard_batches(
     )
     workers = min(max(1, config.workers), len(mine))
     loader: DataLoader[Batch] = DataLoader(dataset, batch_size=None, num_workers=workers, worker_init_fn=leave_signals)
-    return iter(loader)
+    return read_ahead(loader)
 
 
 def _crops(
@@ -71,10 +71,12 @@ def _crops(
                 raise AudioError(item.reason)
             audio, _ = item.read(sample_rate)
         except AudioError as error:
-            log.warning("skipped: %s: %s", item.id, error)
             skipped += 1
-            if skipped == 100:
-                raise DataError("100 recordings in a row cannot be read; the warnings above name them") from None
+            if skipped <= REPORTED:
+                log.warning("skipped: %s: %s", item.id, error)
+            if skipped == MAX_UNREADABLE:
+                reason = f"{MAX_UNREADABLE} recordings in a row cannot be read, such as: {item.id}: {error}"
+                raise DataError(reason) from None
             continue
         skipped = 0
         for _ in range(max(1, round(audio.size / length))):

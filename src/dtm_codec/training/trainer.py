@@ -20,8 +20,10 @@ from torch import Tensor
 
 from ..config import CodecConfig
 from ..errors import DTMCodecError
+from ..live.losses import draw_losses
 from ..network import CodecOutput, Network
 from ..nn.mel_distance import MultiScaleMelDistance
+from ..nn.pitch_tracking import PitchTrack, PitchTracker, pitch_loss
 from ..nn.quantizers import VectorQuantizer
 from ..nn.transformer import Block
 from ..rate.controller import TauController
@@ -35,7 +37,6 @@ from .fine_tuning import initialize_from
 from .fsdp import split, split_optimizer, whole, whole_parameter
 from .listeners import build_listeners
 from .optim import Average, build_optimizer, set_lr
-from .pitch import PitchTrack, PitchTracker
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,8 @@ class Trainer:
         if config.discriminator.learns_alone(self.step):
             return self._warm_up_discriminators(audio)
         with self._jittered_tau():
-            output: CodecOutput = self._generator(audio, None if pitch is None else pitch.hertz)
+            hertz = None if pitch is None else pitch.hertz
+            output: CodecOutput = self._generator(audio, hertz, self._lost_steps(audio))
         codes, latents = self._gather(output.codes), self._gather(output.latents)
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
@@ -135,7 +137,7 @@ class Trainer:
         """How far the output is from what was spoken, by the names of `LossConfig`."""
         distances = {"mel": self.mel_loss(output.audio, audio)}
         if pitch is not None and output.pitch_logits is not None:
-            distances["pitch"] = losses.pitch_loss(output.pitch_logits, pitch)
+            distances["pitch"] = pitch_loss(output.pitch_logits, pitch)
         if self.spectral_loss is not None:
             distances["spectral"] = self.spectral_loss(output.audio, audio)
         for turn, (name, listener) in enumerate(self.listeners.items()):
@@ -190,6 +192,21 @@ class Trainer:
         draw = np.random.default_rng((self.config.seed, 2, self.step))
         start = int(draw.integers(audio.shape[-1] - length + 1))
         return audio[:, start : start + length]
+
+    def _lost_steps(self, audio: Tensor) -> Tensor | None:
+        """Steps of this process's crops whose tokens do not arrive in this step of training. (B, T) -> (B, N)"""
+        options, model = self.config.packet_loss, self.config.model
+        if options.share == 0:
+            return None
+        crops, steps = audio.shape[0], audio.shape[-1] // model.hop_length
+        longest = max(1, round(options.burst_ms / 1000 * model.frame_rate))
+        first = self.fabric.global_rank * crops  # crops draw by their place in the batch of all processes
+        lost = np.zeros((crops, steps), bool)
+        for i in range(crops):
+            draw = np.random.default_rng((self.config.seed, 4, self.step, first + i))
+            lost[i] = draw_losses(steps, draw.uniform(0, options.share), longest, draw)
+        lost[:, 0] = False  # some token is always there
+        return torch.from_numpy(lost).to(audio.device)
 
     def _start_controller(self, audio: Tensor) -> None:
         """Begin at the tau that gives the first batch the keep ratio; a tau of earlier training is kept."""

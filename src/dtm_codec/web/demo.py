@@ -157,9 +157,10 @@ class Demo:
         }
 
     async def upload(self, request: Request) -> dict[str, Any]:
-        """Receive a recording. Few at a time, since each may be large."""
+        """Receive a recording, then decode it when it is its turn: who sends slowly keeps nobody waiting."""
+        data = await request.body()
         async with _turn(self._reading):
-            return await anyio.to_thread.run_sync(self.add_clip, await request.body())
+            return await anyio.to_thread.run_sync(self.add_clip, data)
 
     async def answer(self, request: Request, clip: Clip, bitrate: float) -> dict[str, Any]:
         """Encode on a thread when it is this request's turn, unless the browser has gone."""

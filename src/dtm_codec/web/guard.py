@@ -8,9 +8,11 @@ host, where everything else here answers in JSON, and older versions of it read 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from urllib.parse import SplitResult, urlsplit
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -20,6 +22,15 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 DEFAULT_BODY_LIMIT = 16 * 1024
 """Bytes of any request but an upload: ratings and settings are a few words of JSON."""
+
+SILENCE_SECONDS = 10.0
+"""A sender may be silent for so long in the middle of a request."""
+
+GRACE_SECONDS, SLOWEST = 30.0, 100_000
+"""The largest body that a path takes must be there after the first, and a second for each so many bytes."""
+
+MAX_HELD_BYTES = 256 * 1024**2
+"""Bodies of all requests that are being received or answered. Idle senders hold next to nothing of it."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -42,6 +53,7 @@ class Guard:
         self.app = app
         self.hosts = None if hosts is None else frozenset(map(str.lower, hosts))
         self.body_limits = body_limits
+        self.held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the request, then pass it on with a counted body and guarded answer."""
@@ -55,7 +67,11 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, guarded)
         else:
-            await self.app(scope, _counted(receive, limit), guarded)
+            body = _Body(self, receive, limit)
+            try:
+                await self.app(scope, body.receive, guarded)
+            finally:
+                self.held_bytes -= body.received
 
     def _refusal(self, headers: Headers, limit: int) -> JSONResponse | None:
         host = headers.get("host", "")
@@ -93,19 +109,37 @@ def too_large_message(limit: int) -> str:
     return f"the request is larger than {limit / 1024**2:.3g} MB, which is the limit"
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
-    """The body, up to the limit: a sender who gave no length is stopped in the middle."""
-    received = 0
+class _Body:
+    """The body of a request, up to a limit and up to a time: a sender who gave no length, or who stops in the middle,
+    is not waited for."""
 
-    async def counted() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise HTTPException(413, too_large_message(limit), headers={"Connection": "close"})
+    def __init__(self, guard: Guard, receive: Receive, limit: int) -> None:
+        self.received = 0
+        self._guard, self._receive, self._limit = guard, receive, limit
+        self._deadline = time.monotonic() + GRACE_SECONDS + limit / SLOWEST
+        self._complete = False
+
+    async def receive(self) -> Message:
+        if self._complete:  # what is waited for now is that the browser goes
+            return await self._receive()
+        try:
+            with anyio.fail_after(min(SILENCE_SECONDS, max(0.0, self._deadline - time.monotonic()))):
+                message = await self._receive()
+        except TimeoutError:
+            raise _stopped(408, "the request did not arrive in time") from None
+        self._complete = not message.get("more_body", False)
+        size = len(message.get("body", b""))
+        self.received += size
+        self._guard.held_bytes += size
+        if self.received > self._limit:
+            raise _stopped(413, too_large_message(self._limit))
+        if self._guard.held_bytes > MAX_HELD_BYTES:
+            raise _stopped(503, "the server is busy; try again in a moment")
         return message
 
-    return counted
+
+def _stopped(status: int, message: str) -> HTTPException:
+    return HTTPException(status, message, headers={"Connection": "close"})
 
 
 def _with_headers(send: Send) -> Send:

@@ -32,6 +32,8 @@ ORDER = (
     "mls",
 )
 """In the order of the paper."""
+BEYOND = ("losses", "thinning")
+"""What the paper has not; not among `all`."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ class Recipe:
 
 def load(name: str) -> Recipe:
     """A recipe of the paper by name, or a YAML file of one's own."""
-    path = Path(__file__).parent / f"{name}.yaml" if name in ORDER else Path(name)
+    path = Path(__file__).parent / f"{name}.yaml" if name in (*ORDER, *BEYOND) else Path(name)
     if not path.is_file():
-        raise ConfigError(f"no recipe {name!r}; known: all, {', '.join(ORDER)}, or a YAML file")
+        raise ConfigError(f"no recipe {name!r}; known: all, {', '.join((*ORDER, *BEYOND))}, or a YAML file")
     recipe = validation.load(Recipe, path)
     if recipe.paper is not None:
         validation.require(recipe.paper in tables(), f"{path}: paper", recipe.paper, ", ".join(tables()))

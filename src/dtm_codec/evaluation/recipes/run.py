@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, DTMCodecError
+from ...locks import folder_in_use
 from ...speech.utterance import Utterance
 from .. import figures, systems
 from ..cache import ResultCache
@@ -74,7 +75,10 @@ class RecipeRunner:
     _peers: dict[str, Choice] = field(default_factory=dict)
 
     def run(self, recipes: Sequence[Recipe]) -> list[Path]:
-        self.settings.out.mkdir(parents=True, exist_ok=True)
+        with folder_in_use(self.settings.out):
+            return self._run(recipes)
+
+    def _run(self, recipes: Sequence[Recipe]) -> list[Path]:
         judged = [r for r in recipes if r.kind in JUDGED]
         if judged and self.settings.data is None:
             raise ConfigError("these recipes need a test set: give --data MANIFEST or a folder")

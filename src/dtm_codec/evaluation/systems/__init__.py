@@ -14,6 +14,7 @@ _SYSTEMS = {
     "dtm": "ours:DTM",
     "folder": "foreign:Folder",
     "command": "foreign:Command",
+    "lossy": "lossy:Lossy",
     "identity": "plain:Identity",
     "lowpass": "plain:LowPass",
     "codec2": "programs:Codec2",

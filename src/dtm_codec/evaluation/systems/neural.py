@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ...errors import ConfigError, ModelError
+from ...errors import ConfigError, DTMCodecError, ModelError
 from ...files import fingerprint
 from ...hub import check_device
 from ...layout import Bits
@@ -74,6 +74,8 @@ class NeuralCodec(System):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 network = self.untrained() if self.model == RANDOM else self.pretrained()
+        except DTMCodecError:  # a package that is missing, by name
+            raise
         except (OSError, ValueError):  # what the hub client and the loaders raise
             raise ModelError(f"no weights {self.model!r} on disk or hub; give {self.name}?model=FOLDER") from None
         return network.eval().requires_grad_(False).to(self.device)

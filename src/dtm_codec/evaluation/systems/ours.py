@@ -1,9 +1,11 @@
 """DTM-Codec under test: any checkpoint, selector and rate.
 
 `dtm:MODEL?bitrate=800` where MODEL is a bundled name, a folder, a hub id or random:PRESET. Options: at most one of
-`bitrate` (total bps), `token_rate` (Hz) and `tau`, and `selector`, `s_max`, `features` to swap the selector. With
-`bitrate` or `token_rate` each utterance meets the rate; with `calibrate=MANIFEST` beside them one tau serves all
-utterances, found so that this set as a whole meets the rate (paper Section 4.1). Without any: the tau of training.
+`bitrate` (total bps), `token_rate` (Hz) and `tau`, `selector`, `s_max`, `features` to swap the selector, and `effort`,
+how many other codes are tried for each token. With `bitrate` or `token_rate` each utterance meets the rate; with
+`calibrate=MANIFEST` beside them one tau serves all utterances, found so that this set as a whole meets the rate (paper
+Section 4.1). Without any: the tau of training.
+`thin=500` drops tokens from what was encoded, down to so many bits a second.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ...metrics.base import SAMPLE_RATE
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
 from ...selectors import build
-from ...specs import Spec, positive_number
+from ...specs import Spec, positive_number, whole_number
 from ...speech.audio import resample
 from ..data import read_data
 from .base import Coded, Samples, System, fit
@@ -32,7 +34,7 @@ _SELECTOR = ("selector", "s_max", "features")
 
 class DTM(System):
     def __init__(self, spec: Spec) -> None:
-        spec.allow_options((*_RATES, *_SELECTOR, "calibrate"))
+        spec.allow_options((*_RATES, *_SELECTOR, "effort", "calibrate", "thin"))
         if spec.argument is None:
             raise ConfigError("dtm: which model? allowed: dtm:NAME, dtm:FOLDER, dtm:OWNER/NAME, dtm:random:PRESET")
         self.codec = DTMCodec.from_pretrained(spec.argument)
@@ -41,9 +43,15 @@ class DTM(System):
             key: positive_number(spec.options[key], f"{spec.name}: {key}") for key in _RATES if key in spec.options
         }
         self.selector = _selector(config.selector, spec.options)
+        self.effort = whole_number(spec.options.get("effort", "0"), f"{spec.name}: effort")
         self.name = spec.text
+        thin = spec.options.get("thin")
+        self.thin = None if thin is None else positive_number(thin, f"{spec.name}: thin")
         changes = [f"{key} {spec.options[key]}" for key in _SELECTOR if key in spec.options]
         changes += [_RATES[key].format(value) for key, value in self.rate.items()]
+        if self.effort:
+            changes.append(f"effort {self.effort}")
+        changes += [] if self.thin is None else [f"thinned to {self.thin:g} bps"]
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
         kind = "FFR" if self.selector.name == "stride" else "VFR"
         # models at their own rates make the paper's two curves; one model at several rates makes a curve of its own
@@ -51,6 +59,8 @@ class DTM(System):
         self.series = f"DTM-Codec {kind}" if own_rate else f"DTM-Codec {config.name} by rate"
         if self.selector != config.selector:
             self.series += f", {self.selector.name}"
+        if self.effort:
+            self.series += f", effort {self.effort}"
         if "calibrate" in spec.options:
             self.title += f" on {Path(spec.options['calibrate']).name}"
             self.rate = {"tau": _calibrated_tau(spec, self.codec.model_id, self.selector, self.rate)}
@@ -67,7 +77,7 @@ class DTM(System):
         """With the tau that calibration has found."""
         if "calibrate" not in self._spec.options:
             return self.name
-        kept = {key: value for key, value in self._spec.options.items() if key in _SELECTOR}
+        kept = {key: value for key, value in self._spec.options.items() if key in (*_SELECTOR, "effort", "thin")}
         return replace(self._spec, options=kept | {"tau": repr(self.rate["tau"])}).text
 
     @property
@@ -81,7 +91,9 @@ class DTM(System):
 
     def encode(self, audio: Samples) -> Coded:
         """Bits as Eq. 5 counts them; written: mask and tokens of the compact file, without its header."""
-        encoded = self.codec.encode(audio, SAMPLE_RATE, selector=self.selector, **self.rate)
+        encoded = self.codec.encode(audio, SAMPLE_RATE, selector=self.selector, effort=self.effort, **self.rate)
+        if self.thin is not None:
+            encoded = self.codec.thin(encoded, bitrate=self.thin)
         info = encoded.to_file("compact", self.codec.token_model).info
         return Coded(encoded, audio.size, encoded.bits, info.mask_bits + info.token_bits_written)
 

@@ -153,16 +153,22 @@ class Speex(ProgramCodec):
 
 
 def ogg_packet_sizes(data: bytes) -> Iterator[int]:
-    """Bytes of each packet of an Ogg stream (RFC 3533): a packet ends with its first segment under 255 bytes."""
-    position = size = 0
+    """Bytes of each packet of an Ogg stream."""
+    return map(len, ogg_packets(data))
+
+
+def ogg_packets(data: bytes) -> Iterator[bytes]:
+    """Packets of an Ogg stream (RFC 3533): a packet ends with its first segment under 255 bytes."""
+    position, packet = 0, b""
     while data[position : position + 4] == b"OggS":
         segments = data[position + 27 : position + 27 + data[position + 26]]
+        position += 27 + len(segments)
         for segment in segments:
-            size += segment
+            packet += data[position : position + segment]
+            position += segment
             if segment < 255:
-                yield size
-                size = 0
-        position += 27 + len(segments) + sum(segments)
+                yield packet
+                packet = b""
 
 
 def run(package: str, command: list[str], data: bytes, any_status: bool = False) -> bytes:

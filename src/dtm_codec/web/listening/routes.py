@@ -19,6 +19,7 @@ from .choosing import ChoiceSession, make_choice_session
 from .definition import UNIQUE_CODES
 from .prepared import RATINGS_FILE, ListeningTest, load_test
 from .session import Page, Session, Stimulus, make_session
+from .stimuli import dithered
 from .store import Listener, Store
 
 MAX_LISTENER_NAME = 80
@@ -125,8 +126,13 @@ class RunningTest:
             "trial": {"number": missing[0] + 1, **pages[missing[0]]} if missing else None,
         }
 
-    def results(self) -> dict[str, Any]:
-        results = self._preferences() if self.test.pairs else self._ratings()
+    def sound(self, name: str, stimulus: Stimulus) -> bytes:
+        """A stimulus as this listener gets it: no two of a test have the same bytes."""
+        path = self.test.audio_path(self.folder, stimulus.utterance, stimulus.system)
+        return dithered(path.read_bytes(), hmac.digest(self.store.secret, name.encode(), "sha256"))
+
+    def results(self, screening: bool = True) -> dict[str, Any]:
+        results = self._preferences() if self.test.pairs else self._ratings(screening)
         for row, listener in zip(results["listeners"], self.store.listeners(), strict=False):
             row["code"] = self.completion_code(listener)
         return {"title": self.test.title, "method": self.test.method, **results}
@@ -149,14 +155,15 @@ class RunningTest:
             ],
         }
 
-    def _ratings(self) -> dict[str, Any]:
+    def _ratings(self, screening: bool) -> dict[str, Any]:
         ratings = self.store.ratings()
         counts: dict[str, int] = {}
         for rating in ratings:
             counts[rating.listener] = counts.get(rating.listener, 0) + 1
-        results = analyse(ratings, self.test.systems)
+        results = analyse(ratings, self.test.systems, screening=screening)
         expected = self.test.trials_per_listener * len(self.test.systems)
         return {
+            "all_excluded": results.all_excluded,
             "scores": [asdict(score) for score in results.scores],
             "pairs": [asdict(pair) for pair in results.pairs],
             "listeners": [
@@ -213,8 +220,7 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
         found = running.stimulus(known(token), name)
         if found is None:
             raise HTTPException(404, "no such stimulus")
-        path = test.audio_path(running.folder, found.utterance, found.system)
-        return Response(path.read_bytes(), media_type="audio/wav")
+        return Response(running.sound(name, found), media_type="audio/wav")
 
     @router.post("/ratings")
     def rate(request: RatingRequest, token: ListenerToken = "") -> dict[str, Any]:
@@ -230,8 +236,8 @@ def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:
         return running.choose(known(token), request)
 
     @router.get("/results", dependencies=[Depends(experimenter)])
-    def results() -> dict[str, Any]:
-        return running.results()
+    def results(screening: bool = True) -> dict[str, Any]:
+        return running.results(screening)
 
     @router.get("/ratings.csv", dependencies=[Depends(experimenter)])
     def csv_file() -> Response:

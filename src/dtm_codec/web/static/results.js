@@ -6,6 +6,8 @@ import { byId, download, element, request, requestBytes, show } from "./common.j
 let token = new URLSearchParams(location.hash.slice(1)).get("token") || "";
 history.replaceState(null, "", location.pathname); // not into bookmarks or screenshots
 
+let screened = true;
+
 const options = () => ({ headers: { Authorization: `Bearer ${token}` } });
 const text = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
 const probability = (p) => (p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
@@ -25,13 +27,18 @@ function line({ system, mean, half_width: half, low, high }) {
 }
 
 async function load() {
-  const results = await request("/api/listening/results", options());
+  const results = await request(`/api/listening/results?screening=${screened}`, options());
   byId("title").textContent = results.title;
   for (const part of document.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== results.method;
   if (results.preferences) showPreferences(results.preferences, results.method);
   const { scores = [], pairs = [] } = results;
   const left = results.listeners.filter(({ excluded }) => excluded).length;
   byId("counts").textContent = `${results.listeners.length} listeners, ${left} left out`;
+  byId("screened").hidden = screened && !results.all_excluded;
+  byId("unscreened").textContent = screened ? "Show all listeners" : "Screen the listeners";
+  byId("screened-text").textContent = screened
+    ? `All ${left} listeners who rated are left out by the screening: they missed the hidden reference. There is nothing to show.`
+    : "All listeners, without screening.";
   byId("chart").replaceChildren(...scores.map(line));
   byId("scores").replaceChildren(
     ...scores.map(({ system, mean, half_width: half, low, high, ratings }) =>
@@ -71,6 +78,10 @@ async function attempt(work) {
 byId("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   token = byId("token").value.trim();
+  attempt(load);
+});
+byId("unscreened").addEventListener("click", () => {
+  screened = !screened;
   attempt(load);
 });
 byId("refresh").addEventListener("click", () => attempt(load));

@@ -1,4 +1,4 @@
-"""The pitch of real speech: what a source-filter head learns to predict."""
+"""The pitch of real speech: what a source-filter head learns to predict, and how far a prediction is from it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config import CodecConfig
-from ..nn.pitch import PITCH_BINS, PitchSalience, pitch_of_bins
-from ..nn.spectral import frame_signal
+from .pitch import PITCH_BINS, PitchSalience, pitch_of_bins
+from .spectral import frame_signal
 
 _REACH, _STEP_COST, _JUMP_COST = 6, 0.03, 0.5
 """A path may move this many bins a frame, each at this cost, or anywhere at the last."""
@@ -54,6 +54,19 @@ class PitchTracker(nn.Module):
         below, peak, above = (salience.gather(-1, path[..., None] + i)[..., 0] for i in (-1, 0, 1))
         vertex = 0.5 * (below - above) / (below - 2 * peak + above).clamp(max=-1e-6)
         return PitchTrack(path + vertex.clamp(-1, 1), ((peak - 0.4) / 0.3).clamp(0, 1))
+
+
+def pitch_loss(logits: Tensor, pitch: PitchTrack) -> Tensor:
+    """Cross entropy with a narrow bell around the true bin, over the frames that have a pitch. logits: (B N, bins)"""
+    return pitch_distance(logits, pitch).mean()
+
+
+def pitch_distance(logits: Tensor, pitch: PitchTrack) -> Tensor:
+    """The same of each frame. (B N, bins) -> (B N,)"""
+    bins = torch.arange(logits.shape[-1], device=logits.device)
+    target = torch.softmax(-0.5 * (bins - pitch.bins.flatten()[:, None]).square(), -1)
+    entropy = -(target * logits.float().log_softmax(-1)).sum(-1)
+    return entropy * pitch.weight.flatten()
 
 
 def _best_path(salience: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ import torch
 
 from dtm_codec.config import CodecConfig
 from dtm_codec.nn.pitch import PITCH_BINS
-from dtm_codec.training.losses import pitch_loss
-from dtm_codec.training.pitch import PitchTracker
+from dtm_codec.nn.pitch_tracking import PitchTracker, pitch_loss
 
 
 def test_a_glide_is_followed_within_two_percent() -> None:

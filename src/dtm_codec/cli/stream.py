@@ -1,0 +1,111 @@
+"""`stream encode` and `stream decode`: speech through pipes while it is being spoken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from ..errors import BitstreamError
+from . import options
+from .codec import codec_finder
+
+stream = typer.Typer(help="Speech to packets and back while it is being spoken.", no_args_is_help=True)
+
+
+@stream.command()
+def encode(
+    model: options.Model = None,
+    bitrate: Annotated[
+        float | None,
+        typer.Option(
+            "--bitrate",
+            "-b",
+            metavar="BPS",
+            parser=options.bitrate,
+            help="Total bits a second, position bits included, held over any 2 s within 15 %: 800, 800bps or 0.8k.",
+        ),
+    ] = None,
+    token_rate: options.TokenRate = None,
+    tau: options.Tau = None,
+    packet_ms: Annotated[int, typer.Option(metavar="MS", help="Length of a packet: 40, 80 or 160 ms.")] = 80,
+    raw_rate: Annotated[
+        int | None,
+        typer.Option(metavar="HZ", help="Standard input is mono 16-bit samples at this rate, not WAV."),
+    ] = None,
+    device: options.Device = "cpu",
+) -> None:
+    """Speech on standard input to packets on standard output."""
+    from ..live.packets import write_record
+    from ..speech.pipes import open_pipe
+
+    rate = options.one_rate(bitrate, token_rate, tau)
+    codec = options.load_codec(model, device)
+    with _patient_reader():
+        audio = open_pipe(sys.stdin.buffer, raw_rate)
+        encoder = codec.stream_encoder(**rate, packet_ms=packet_ms, sample_rate=audio.sample_rate)
+        out = sys.stdout.buffer
+        write_record(out, encoder.start)
+        out.flush()
+        for samples in audio.blocks():
+            for packet in encoder.push(samples):
+                write_record(out, packet)
+            out.flush()
+        for packet in encoder.flush():
+            write_record(out, packet)
+        out.flush()
+
+
+@stream.command()
+def decode(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME|DIR", help="The model that made the stream, if it is not a bundled one."
+        ),
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Mono 16-bit samples at the model's rate, not WAV.")] = False,
+    wait: Annotated[int, typer.Option(metavar="N", help="Packets to hold back for one that is missing.")] = 0,
+    device: options.Device = "cpu",
+) -> None:
+    """Packets on standard input to speech on standard output. What is missing or damaged is filled."""
+    from ..live.packets import StreamFormat, read_record
+    from ..speech.pipes import pcm_bytes, wav_header
+
+    start = read_record(sys.stdin.buffer)
+    if start is None:
+        raise BitstreamError("standard input is empty; allowed: what `dtm-codec stream encode` writes")
+    codec = codec_finder(model, device)(StreamFormat.from_start(start).model_id)
+    decoder = codec.stream_decoder(start, wait=wait)
+    refused = 0
+    with _patient_reader():
+        out = sys.stdout.buffer
+        if not raw:
+            out.write(wav_header(codec.config.sample_rate))
+            out.flush()
+        try:
+            while (record := read_record(sys.stdin.buffer)) is not None:
+                try:
+                    out.write(pcm_bytes(decoder.push(record)))
+                except BitstreamError:
+                    refused += 1  # as if it were lost
+                out.flush()
+        finally:
+            out.write(pcm_bytes(decoder.flush()))
+            out.flush()
+    if refused or decoder.given_up or decoder.dropped:
+        facts = f"{decoder.received} packets decoded, {decoder.given_up} missing, {decoder.dropped} twice or too late"
+        typer.echo(f"dtm-codec: {facts}, {refused} refused", err=True)
+
+
+@contextmanager
+def _patient_reader() -> Iterator[None]:
+    """A reader that goes away ends the stream. One that only stops reading makes us wait, and nothing piles up."""
+    try:
+        yield
+    except BrokenPipeError:
+        sys.stdout = None  # Python would flush it at exit, and complain
+        raise typer.Exit(0) from None

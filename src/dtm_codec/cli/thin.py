@@ -1,0 +1,69 @@
+"""`thin`: `.dtm` files of a lower rate, without their audio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from . import batch, jobs, options
+from .codec import DTM, codec_finder
+from .facts import facts_of
+
+
+def thin(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="IN", help=".dtm files, folders (searched to any depth), globs, or - for stdin."),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT.dtm|DIR",
+            help="A .dtm file, a folder (made if need be, folders are mirrored in it), or - for stdout. "
+            "Default: NAME.thin.dtm beside NAME.dtm.",
+        ),
+    ] = None,
+    bitrate: options.Bitrate = None,
+    token_rate: options.TokenRate = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME|DIR", help="The model that made the files, if it is not a bundled one."
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
+    ] = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Drop tokens from .dtm files down to a rate; needs neither the audio nor encoding again."""
+    from ..bitstream.container import MAX_BYTES, inspect
+
+    rate = options.one_rate(bitrate, token_rate, None)
+    if bitrate is None and token_rate is None:
+        raise typer.BadParameter("to which rate?", param_hint="--bitrate / --token-rate")
+    work = jobs.plan(inputs, output, jobs.Conversion((DTM,), (DTM,), beside=".thin.dtm"))
+
+    def prepare() -> Callable[[batch.Task], batch.Outcome]:
+        codec_for = codec_finder(model, "cpu")
+
+        def convert(task: batch.Task) -> batch.Outcome:
+            data = task.content(MAX_BYTES)
+            before = facts_of(inspect(data))
+            codec = codec_for(before.model)
+            thinned = codec.thin(codec.from_bytes(data), bitrate=rate["bitrate"], token_rate=rate["token_rate"])
+            file = thinned.to_file("raw" if raw else "compact", codec.token_model)
+            task.write(file.data)
+            facts = facts_of(file.info)
+            line = f"{before.total_bps:.0f} -> {facts.rate_line}, {len(file.data)} bytes"
+            return batch.Outcome(line, asdict(facts) | {"bytes": len(file.data), "bps_before": before.total_bps})
+
+        return convert
+
+    batch.run(work, prepare, force=force, as_json=as_json)

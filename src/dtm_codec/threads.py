@@ -1,0 +1,67 @@
+"""How many threads to compute with on a machine that others use too.
+
+A step of the network is shared out evenly, and all threads wait for the slowest. Beside a busy core, two threads on two
+cores may take longer than one, the more so if the waiting ones spin. So waiting threads sleep, and there are only as
+many threads as cores are free.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from .workers import available_cores
+
+_CLOCK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_STATISTICS = Path("/proc/stat")
+
+
+def let_threads_sleep() -> None:
+    """Unless the user has other wishes. Must come before torch is loaded."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the cores have done up to a moment, in seconds."""
+
+    wall: float
+    busy: float
+    """Of all processes on the cores that this one may use. Work at low priority yields to ours and is not counted."""
+    own: float
+
+    @classmethod
+    def now(cls) -> Load:
+        return cls(time.perf_counter(), _busy_seconds(), time.process_time())
+
+    def free_cores(self, since: Load) -> float:
+        """Cores that others left free since then; all of them if it was too short a time to tell."""
+        wall = self.wall - since.wall
+        others = (self.busy - since.busy) - (self.own - since.own)
+        return available_cores() - (max(0.0, others) / wall if wall > 0.2 else 0.0)
+
+
+def _busy_seconds() -> float:
+    """0 where the system does not tell."""
+    try:
+        lines = _STATISTICS.read_text().splitlines()
+        mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):
+        return 0.0
+    ticks = 0
+    for name, *columns in (line.split() for line in lines if line):
+        if name in mine:
+            user, _, system, _, _, *interrupts = map(int, columns[:8])
+            ticks += user + system + sum(interrupts)
+    return ticks / _CLOCK
+
+
+def use_free_cores(since: Load) -> None:
+    """Give torch as many threads as cores were free since then, at least one. `OMP_NUM_THREADS` goes before."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return
+    import torch
+
+    torch.set_num_threads(max(1, round(Load.now().free_cores(since))))

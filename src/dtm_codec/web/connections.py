@@ -1,0 +1,46 @@
+"""Connections on which nothing comes are closed. uvicorn waits for the first request of a connection without end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_SECONDS = 10.0
+"""The head of a request must be there so long after the connection, or after its first byte."""
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's own protocol with a limit to its patience. What comes after a request's head is the guard's business
+    (guard.py), and what comes after an answer uvicorn limits itself."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        requests = self.cycle
+        super().data_received(data)
+        if self.cycle is not requests:  # its head is complete
+            self._stop_waiting()
+        elif self._waiting is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait()  # it is the beginning of another request
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
