@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,12 @@ def examples(folder: Path, summary: Summary, count: int) -> tuple[Example, ...]:
         return ()
     ranked = sorted(complete, key=lambda utterance: _quality(complete[utterance], summary), reverse=True)
     places = np.linspace(0, len(ranked) - 1, min(count, len(ranked))).round().astype(int)
-    return tuple(_example(folder, ranked[place], complete[ranked[place]], summary) for place in places)
+    chosen = [ranked[place] for place in places]
+    names = [PurePosixPath(utterance).name for utterance in chosen]
+    titles = names if len(set(names)) == len(names) else chosen
+    return tuple(
+        _example(folder, title, complete[utterance], summary) for title, utterance in zip(titles, chosen, strict=True)
+    )
 
 
 def _complete(folder: Path, summary: Summary) -> dict[str, dict[str, dict[str, Any]]]:
@@ -52,14 +57,14 @@ def _quality(rows: dict[str, dict[str, Any]], summary: Summary) -> float:
     return sign * sum(values) / len(values) if values else float("-inf")
 
 
-def _example(folder: Path, utterance: str, rows: dict[str, dict[str, Any]], summary: Summary) -> Example:
+def _example(folder: Path, title: str, rows: dict[str, dict[str, Any]], summary: Summary) -> Example:
     reference = next(iter(rows.values()))["reference_audio"]
     shown = [name for name in summary.systems if summary.systems[name].series != REFERENCE]
     seconds = audio_info(folder / reference).duration_s
     cut = f", the first {LONGEST_S} s" if seconds > LONGEST_S else ""
     versions = [Version(REFERENCE, _sound(folder / reference))]
     versions += [_version(folder, rows[name], summary.systems[name].title, summary) for name in shown]
-    return Example(f"{utterance}{cut}", tuple(versions))
+    return Example(f"{title}{cut}", tuple(versions))
 
 
 def _version(folder: Path, row: dict[str, Any], title: str, summary: Summary) -> Version:

@@ -80,7 +80,7 @@ def _example(example: Example) -> str:
             of.values,
             lambda pair: f"<div><dt>{html.escape(pair[0])}</dt><dd>{html.escape(pair[1])}</dd></div>",
         )
-        heard = f'<p class="heard">{html.escape(of.heard)}</p>' if of.heard else ""
+        heard = f'<p class="heard">Recognised: {html.escape(of.heard)}</p>' if of.heard else ""
         return (
             f'<li data-sound="{sound}"><button type="button" class="hear" aria-pressed="false">{html.escape(of.title)}'
             '</button><div class="picture"><canvas aria-hidden="true"></canvas><div class="head"></div></div>'
