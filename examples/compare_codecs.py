@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.rendering import markdown_table
-from dtm_codec.evaluation.report import run_section
+from dtm_codec.evaluation.report import run_block
 from dtm_codec.evaluation.runner import evaluate
 from dtm_codec.speech.audio import sample_path
 
@@ -34,8 +34,7 @@ def main() -> None:
     summary = evaluate(
         options.systems, options.metrics.split(","), read_data(options.data), options.output, source=source
     )
-    for block in run_section(summary, source):
-        print(markdown_table(block))
+    print(markdown_table(run_block(summary)))
     totals = {name: system.bps.total for name, system in summary.systems.items() if system.bps}
     if max(totals.values()) > (1 + MATCHED) * min(totals.values()):
         rates = ", ".join(f"{name} {total:.0f} bps" for name, total in totals.items())
