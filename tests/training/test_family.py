@@ -86,7 +86,7 @@ def test_however_the_queue_ends_its_runs_end_with_a_checkpoint(described: Path, 
     wait_until(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 2)
     assert checkpoints.latest(out / "s-vfr-50") is None
     queue.send_signal(end)
-    queue.wait()
+    queue.wait(120)
     wait_until(lambda: checkpoints.latest(out / "s-vfr-50") is not None)
 
 

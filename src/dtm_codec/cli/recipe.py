@@ -156,7 +156,8 @@ def train(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
+    for kind in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a shell's background jobs start with it ignored
+        signal.signal(kind, stop)
     with Live(_table(runs, slots), console=console, auto_refresh=False) as live:
 
         def show() -> None:
