@@ -31,9 +31,8 @@ OWNER = """
 import os, sys, time
 from dtm_codec.locks import folder_in_use
 with folder_in_use(sys.argv[1]):
-    child = os.fork()
-    if child:
-        print(child, flush=True)
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)  # by then, what a fork does to locks is done
     time.sleep(600)
 """
 

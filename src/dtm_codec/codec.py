@@ -20,7 +20,7 @@ from torch import Tensor
 
 from . import hub, piecewise
 from .bitstream.token_coder import TokenModel
-from .config import CodecConfig, SelectorConfig
+from .config import Bitrates, CodecConfig, SelectorConfig
 from .encoded import Encoded, Layout, Mode
 from .errors import ModelError, RateError
 from .files import write_atomically
@@ -72,7 +72,7 @@ class DTMCodec:
         self.network = Network(config).eval().requires_grad_(False)
         self.token_model: TokenModel | None = None
         """Statistics of tokens, for smaller files."""
-        self.trained_bitrates: hub.Bitrates | None = None
+        self.trained_bitrates: Bitrates | None = None
         """Total bits a second between which it was trained, where that is known."""
         self._identity: tuple[object, str] = (None, "")
 

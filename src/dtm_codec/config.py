@@ -10,10 +10,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from .errors import ConfigError
-from .validation import Validated, require
+from .validation import Validated, read_json, require
 
 SelectorName = Literal["ple", "stride", "random", "threshold", "peaks", "greedy", "dp", "lagrangian"]
 SelectorFeatures = Literal["z1", "logmel"]
@@ -49,6 +50,12 @@ LARGEST = {
 LARGEST_SPAN = 10_000
 LARGEST_CODE_DIM = 1024
 LOWEST_KEEP_RATIO = 1e-3
+
+BITRATES = "trained_bitrates"
+"""Key of config.json beside those of the network: it says how well the weights do, not what they are."""
+
+Bitrates: TypeAlias = tuple[float, float]
+"""Total bits a second between which a model was trained."""
 
 _NAME = re.compile(rf"[a-z0-9.\-]{{1,{MAX_NAME_LENGTH}}}")
 
@@ -293,3 +300,22 @@ def preset(name: str) -> CodecConfig:
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def read_model_config(path: Path) -> tuple[CodecConfig, Bitrates | None]:
+    """What config.json of a model says: the network, and the rates that it was trained at where that is known."""
+    values = read_json(path)
+    try:
+        bitrates = _bitrates(values.pop(BITRATES, None)) if isinstance(values, dict) else None
+        return CodecConfig.from_dict(values), bitrates
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _bitrates(value: Any) -> Bitrates | None:
+    if value is None:
+        return None
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(x) in (int, float) for x in value)
+    if not numbers or not 0 < value[0] <= value[1] < math.inf:
+        raise ConfigError(f"{BITRATES} = {value!r}; allowed: the lowest and the highest number of bits a second")
+    return float(value[0]), float(value[1])

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from . import validation
 from .bitstream.token_coder import TokenModel
-from .config import PRESETS, CodecConfig, preset
-from .errors import ConfigError, ModelError
+from .config import BITRATES, PRESETS, Bitrates, CodecConfig, preset, read_model_config
+from .errors import ModelError
 from .files import write_atomically
 from .network import Network
 from .nn.weightless import Weightless
@@ -42,12 +40,6 @@ _STORED_AS = {torch.float32: ("F32", "F16", "BF16"), torch.float64: ("F64",)}
 
 _STATISTICS = {"class_of": ("I16", 1), "transitions": ("I32", 2), "members": ("I32", 1)}
 """Type and number of axes of the token statistics."""
-
-BITRATES = "trained_bitrates"
-"""Key of config.json beside those of the network: it says how well the weights do, not what they are."""
-
-Bitrates: TypeAlias = tuple[float, float]
-"""Total bits a second between which a model was trained."""
 
 RANDOM_SEED = 0
 """Of the weights of 'random:PRESET', so that two processes make the same model."""
@@ -125,12 +117,7 @@ def read_folder(folder: Path) -> LoadedModel:
             raise ModelError(f"{str(folder)!r} is no model folder: it has no {path.name}")
     if config_path.stat().st_size > MAX_CONFIG_BYTES:
         raise ModelError(f"{config_path}: {config_path.stat().st_size} bytes; allowed: up to {MAX_CONFIG_BYTES}")
-    values = validation.read_json(config_path)
-    bitrates = _bitrates(values.pop(BITRATES, None)) if isinstance(values, dict) else None
-    try:
-        config = CodecConfig.from_dict(values)
-    except ConfigError as error:
-        raise ConfigError(f"{config_path}: {error}") from None
+    config, bitrates = read_model_config(config_path)
     try:
         _compare_header(config, weights_path)
         tensors = safetensors.torch.load_file(weights_path)
@@ -146,15 +133,6 @@ def read_folder(folder: Path) -> LoadedModel:
         if not tensor.isfinite().all() and not (name == "tau" and tensor.isnan()):  # tau is NaN before training
             raise ModelError(f"{weights_path}: {name} holds NaN or infinity; allowed: finite numbers")
     return LoadedModel(config, tensors, token_model, str(folder), bitrates)
-
-
-def _bitrates(value: Any) -> Bitrates | None:
-    if value is None:
-        return None
-    numbers = isinstance(value, list) and len(value) == 2 and all(type(x) in (int, float) for x in value)
-    if not numbers or not 0 < value[0] <= value[1] < math.inf:
-        raise ConfigError(f"{BITRATES} = {value!r}; allowed: the lowest and the highest number of bits a second")
-    return float(value[0]), float(value[1])
 
 
 class _Stored(NamedTuple):

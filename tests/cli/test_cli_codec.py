@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -11,10 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 from cli_support import Run, sweep
-from rich.console import Console
 
 from dtm_codec import DTMCodec
-from dtm_codec.cli import batch
 from dtm_codec.speech.audio import audio_info, read_audio, write_audio
 
 INFO_KEYS = {
@@ -79,16 +76,6 @@ def test_effort_is_that_of_the_python_api(run: Run, speech: Path, model: Path) -
         assert "--effort" in refused.stderr
         assert wrong in refused.stderr
     assert not Path("none.dtm").exists()
-
-
-def test_one_long_file_shows_how_far_it_is_on_a_terminal_only() -> None:
-    for is_terminal in (True, False):
-        console = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
-        with batch._progress(console, 1) as show:
-            show(0)
-            assert "files" not in console.file.getvalue()  # type: ignore[attr-defined]
-            show(0.5)
-        assert ("files" in console.file.getvalue()) == is_terminal  # type: ignore[attr-defined]
 
 
 def test_a_bundled_model_is_found_by_the_id_in_the_file(

@@ -20,7 +20,7 @@ import soundfile
 from cli_support import Run, sweep
 from rich.console import Console
 
-from dtm_codec import DTMCodec, preset
+from dtm_codec import DTMCodec, files, preset
 from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import MAX_STEPS
 from dtm_codec.cli import batch, streams
@@ -270,7 +270,7 @@ def test_of_two_processes_one_writes_the_new_file(
 
 def test_what_a_killed_run_left_is_gone_after_the_next(run: Run, speech: Path, model: Path) -> None:
     Path("out").mkdir()
-    Path("out/.0123456789abcdef.dtm").write_bytes(b"half")
+    Path(f"out/.{files._MACHINE}0123456789ab.dtm").write_bytes(b"half")
     assert run("encode", "speech.wav", "-m", model, "-o", "out").code == 0
     assert names(Path("out")) == {"speech.dtm"}
 

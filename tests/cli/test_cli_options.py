@@ -35,22 +35,23 @@ def test_what_a_command_writes_is_named_by_output() -> None:
     assert spellings == {"--output"}
     writing = {name for name, options in commands().items() if "--output" in options}
     assert writing == {
-        *("encode", "decode", "show", "tokenize", "detokenize", "train", "export", "prepare", "shard"),
-        *("evaluate", "report", "recipe", "bench", "listening new", "listening export-webmushra"),
+        *("encode", "decode", "thin", "show", "tokenize", "detokenize", "train", "export", "prepare", "shard"),
+        *("evaluate", "report", "recipe run", "recipe train", "bench", "listening new", "listening export-webmushra"),
     }
     assert all("-o" in commands()[name]["--output"] for name in writing)
 
 
 def test_what_can_be_given_a_bitrate_can_be_given_any_rate_and_selector() -> None:
     rated = {name: options for name, options in commands().items() if "--bitrate" in options}
-    assert rated.keys() == {"encode", "show", "tokenize"}
-    for options in rated.values():
-        assert "-b" in options["--bitrate"]
-        assert {"--token-rate", "--tau", "--selector"} <= options.keys()
+    assert rated.keys() == {"encode", "show", "tokenize", "thin", "stream encode"}
+    assert all("-b" in options["--bitrate"] and "--token-rate" in options for options in rated.values())
+    for name in ("encode", "show", "tokenize"):  # a stream has its own selector, and thinning none
+        assert {"--tau", "--selector"} <= rated[name].keys()
 
 
 def test_what_runs_a_network_has_a_device() -> None:
     idle = {"info", "models", "prepare", "shard", "report", "listening results", "listening export-webmushra"}
+    idle |= {"thin", "recipe train"}  # tokens alone; each run has its accelerator in its configuration
     cpu_by_definition = {"bench"}  # it measures processor time of one thread
     without = {name for name, options in commands().items() if "--device" not in options}
     assert without == idle | cpu_by_definition

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .. import validation
 from ..errors import BitstreamError, DTMCodecError, ModelError
 from ..files import printable
 from . import batch, jobs, options, streams
@@ -225,10 +224,10 @@ def _rows(facts: FileFacts) -> list[tuple[str, str]]:
 
 def _bundled_config(model_id: str) -> CodecConfig | None:
     """Of the bundled model of that name. Its weights are not compared: that would take seconds."""
-    from ..config import CodecConfig
+    from ..config import read_model_config
 
     paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*/config.json"))
-    configs = [validation.load(CodecConfig, path) for path in paths]
+    configs = [read_model_config(path)[0] for path in paths]
     return next((config for config in configs if config.name == model_id.partition(":")[0]), None)
 
 
