@@ -15,7 +15,7 @@ from dtm_codec.web.listening.routes import RunningTest
 PHONE = (390, 844)
 MEASURES = """
 const lines = (cell) => Math.round(cell.getBoundingClientRect().height / parseFloat(getComputedStyle(cell).lineHeight));
-return [...document.querySelectorAll("#results .scroll")].map((box) => ({
+return [...document.querySelectorAll("#results section:not([hidden]) .scroll")].map((box) => ({
   first: Math.min(...[...box.querySelectorAll("tbody th")].map((cell) => cell.getBoundingClientRect().width)),
   lines: Math.max(...[...box.querySelectorAll("tbody th")].map(lines)),
   hidden: box.scrollWidth - box.clientWidth,
@@ -69,13 +69,14 @@ def test_results_without_anyone_left_say_so_and_offer_all(page: Page, running: R
 
 
 def test_the_tables_of_a_report_on_a_phone_show_that_they_scroll(page: Page, tmp_path: Path) -> None:
-    from dtm_codec.evaluation.rendering import Report, Section
+    from dtm_codec.evaluation.document import Report, Section
+    from dtm_codec.evaluation.rendering import write
     from dtm_codec.evaluation.tables import Block, Cell, Column, Group
 
     columns = tuple(Column(f"column {number}") for number in range(12))
     rows = (tuple(Cell(f"{number}.25") for number in range(12)),)
     blocks = tuple(Block(name, columns, (Group(None, rows),), reference=name == "paper") for name in ("own", "paper"))
-    files = Report("A report", "", (Section("One", "", blocks),)).write(tmp_path)
+    files = write(Report("A report", "", (Section("One", "", blocks),)), tmp_path)
     page.resize(*PHONE, scale=2)
     page.open(next(path for path in files if path.suffix == ".html").as_uri())
     frames = page.script(

@@ -26,10 +26,10 @@ def run(*arguments: object) -> str:
 
 
 def test_from_folders_and_systems_to_a_test_and_its_export(originals: Path):
-    systems = "{copy: folder:original, telephone: 'lowpass:2000'}"
+    systems = "{copy: folder:original, telephone: 'lowpass:2000', mine: 'command:cp {in} {out}'}"
     (originals / "test.yaml").write_text(f"title: One\nreference: original\nsystems: {systems}\n")
     said = run("listening", "new", originals / "test.yaml", "-o", originals / "out")
-    assert "1 trials of 4 stimuli, 1 a listener" in said
+    assert "1 trials of 5 stimuli, 1 a listener" in said
     run("listening", "export-webmushra", originals / "out", "-o", originals / "web")
     assert (originals / "web" / "configs" / "dtm-codec.yaml").is_file()
 
