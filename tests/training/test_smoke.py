@@ -36,5 +36,5 @@ def test_losses_fall_and_every_parameter_moves(tmp_path: Path, selector: str) ->
 
 
 def named_parameters(trainer: Trainer) -> dict[str, torch.Tensor]:
-    modules = {"codec": trainer.codec, "discriminators": trainer.discriminators}
+    modules = {"codec": trainer.network, "discriminators": trainer.discriminators}
     return {f"{k}.{name}": p for k, module in modules.items() for name, p in module.named_parameters()}
