@@ -18,25 +18,22 @@ import argparse
 import json
 import os
 import random
-import re
 import signal
 import sqlite3
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from importlib import import_module
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from kill_loop import Counts, descendants, forked, half_written, kill_again_and_again, load, nothing_is_left, waited
 
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 
 SAMPLE_RATE = 16_000
-TEMPORARY = re.compile(r"\.[0-9a-f]{16}(\..+)?")
-PATIENCE_S = 600.0
 LAYERS = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
 CLOCKS = ("audio_per_second", "code_usage", "perplexity")
 """Metrics of training that depend on when a process started."""
@@ -59,132 +56,6 @@ dev_metrics: [mel]
 token_minutes: 0.1
 loggers: []
 """
-
-
-@dataclass
-class Counts:
-    """What a loop did."""
-
-    kills: int = 0
-    while_writing: int = 0
-    """Of them, with a half-written file there."""
-    rounds: int = 0
-    acknowledged: int = 0
-    """Pieces of work that were there after a kill, and still are at the end."""
-
-
-# Processes
-
-
-def load(*modules: str) -> None:
-    """Import here what every run would have to import."""
-    for name in modules:
-        import_module(name)
-
-
-def forked(work: Callable[[], object], log: Path) -> int:
-    """The id of a new process that does the work and writes what it says to `log`."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        with log.open("a") as out:
-            os.dup2(out.fileno(), 1)
-            os.dup2(out.fileno(), 2)
-        sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
-        work()
-        code = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-def has_ended(pid: int) -> int | None:
-    """Exit code of a child that has ended."""
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if ended else None
-
-
-def descendants(pid: int) -> set[int]:
-    found = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in task.read_text().split():
-                found |= {int(child)} | descendants(int(child))
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not after {PATIENCE_S:g} s"
-        time.sleep(0.005)
-
-
-def half_written(folder: Path) -> list[Path]:
-    """Temporaries, at any depth."""
-    return [Path(top) / name for top, _, names in os.walk(folder) for name in names if TEMPORARY.fullmatch(name)]
-
-
-def nothing_is_left(folder: Path) -> None:
-    left = [p for p in folder.rglob("*") if p.name.startswith(".") or p.name.endswith(("-journal", ".damaged"))]
-    assert not left, f"left behind: {left}"
-
-
-def kill_again_and_again(
-    start: Callable[[Path], Callable[[], object]],
-    check: Callable[[Path], int],
-    finish: Callable[[Path], None],
-    folder: Path,
-    kills: int,
-    life_s: float,
-    at_writes: float = 0.5,
-) -> Counts:
-    """Start runs and kill them. start: gives the work on a folder. check: is called after each kill, and tells how much
-    is done. finish: is called with the folder of a run that came to its end. life_s: longest life of a run that is
-    killed at a random moment; the share `at_writes` is killed while it writes a file."""
-    counts, draw = Counts(), random.Random(0)
-    while counts.kills < kills:
-        counts.rounds += 1
-        out, log = folder / f"round-{counts.rounds}", folder / f"round-{counts.rounds}.log"
-        done, code = 0, None
-        while code is None:
-            enough = counts.kills >= kills
-            pid = forked(start(out), log)
-            life, at_a_write = draw.uniform(0, life_s), draw.random() < at_writes
-            before, born = set(half_written(out)), time.monotonic()
-            while (code := has_ended(pid)) is None:
-                writing = bool(set(half_written(out)) - before)
-                age = time.monotonic() - born
-                if not enough and ((age > life and (not at_a_write or writing)) or age > PATIENCE_S):
-                    break
-                time.sleep(0.002)
-            if code is None:
-                workers = descendants(pid)
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                counts.kills += 1
-                counts.while_writing += bool(set(half_written(out)) - before)
-                wait_until(lambda w=workers: not any(map(is_alive, w)), "the end of all workers")
-                now = check(out)
-                assert now >= done, f"{done} were there, {now} are"
-                done = now
-            assert code in (None, 0), log.read_text()[-3000:]
-        counts.acknowledged += done
-        finish(out)
-        nothing_is_left(out)
-    return counts
 
 
 # Training
@@ -211,21 +82,22 @@ def training(folder: Path, kills: int, steps: int = 40) -> Counts:
     def start(out: Path) -> Callable[[], object]:
         return lambda: train(config, out, resume=True)
 
-    def check(out: Path) -> int:
-        found = checkpoints.list_checkpoints(out)
-        for path in found:
+    def done(out: Path) -> int:
+        last = checkpoints.latest(out)
+        return checkpoints.step_of(last) // config.checkpoint_every if last else 0
+
+    def check(out: Path) -> None:
+        for path in checkpoints.list_checkpoints(out):
             assert checkpoints.load(path)["step"] == checkpoints.step_of(path)
         if (out / "export" / "config.json").exists():
             DTMCodec.from_pretrained(out / "export")
-        return checkpoints.step_of(found[-1]) if found else 0
 
     def curve(out: Path) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         return [{name: value for name, value in line.items() if name not in CLOCKS} for line in lines]
 
     whole = folder / "whole"
-    pid = forked(start(whole), folder / "whole.log")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, (folder / "whole.log").read_text()[-3000:]
+    assert waited(forked(start(whole), folder / "whole.log")) == 0, (folder / "whole.log").read_text()[-3000:]
 
     def finish(out: Path) -> None:
         assert curve(out) == curve(whole)
@@ -236,13 +108,7 @@ def training(folder: Path, kills: int, steps: int = 40) -> Counts:
         assert DTMCodec.from_pretrained(out / "export").token_model is not None
 
     torch.set_num_threads(1)
-    return kill_again_and_again(start, check, finish, folder, kills, life_s=life_of(folder / "whole.log", 6.0))
-
-
-def life_of(log: Path, usual: float) -> float:
-    """How long a life may last, from how long the undisturbed run took on this machine."""
-    born = log.stat().st_ctime if not hasattr(log.stat(), "st_birthtime") else log.stat().st_birthtime
-    return max(usual / 4, min(usual, log.stat().st_mtime - born))
+    return kill_again_and_again(start, done, check, finish, folder, kills, pause_s=0.5)
 
 
 # Evaluation
@@ -274,22 +140,21 @@ def evaluate(folder: Path, kills: int, systems: int = 40) -> Counts:
 
         return work
 
-    def check(out: Path) -> int:
-        told = max(map(int, reported.read_text().split()), default=0) if reported.exists() else 0
-        if not (out / "journal.sqlite").exists():
-            return 0
-        with sqlite3.connect(out / "journal.sqlite") as database:
-            (ok,) = database.execute("PRAGMA integrity_check").fetchone()
-            assert ok == "ok"
-            count = int(database.execute("SELECT count(*) FROM utterances").fetchone()[0]) if told else 0
-            scores = database.execute("SELECT count(*) FROM scores").fetchone()[0] if told else 0
-        database.close()
-        assert told <= count, f"{told} were reported, {count} are there"
-        assert scores == 2 * count
-        return count
+    def done(out: Path) -> int:
+        return max(map(int, reported.read_text().split()), default=0) if reported.exists() else 0
 
-    pid = forked(start(folder / "whole"), folder / "whole.log")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, (folder / "whole.log").read_text()[-3000:]
+    def check(out: Path) -> None:
+        if not (out / "journal.sqlite").exists():
+            return
+        with closing(sqlite3.connect(out / "journal.sqlite")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            if told := done(out):
+                (count,) = database.execute("SELECT count(*) FROM utterances").fetchone()
+                assert told <= count, f"{told} were reported, {count} are there"
+                assert database.execute("SELECT count(*) FROM scores").fetchone() == (2 * count,)
+
+    whole = forked(start(folder / "whole"), folder / "whole.log")
+    assert waited(whole) == 0, (folder / "whole.log").read_text()[-3000:]
     reported.unlink()
 
     def finish(out: Path) -> None:
@@ -297,7 +162,7 @@ def evaluate(folder: Path, kills: int, systems: int = 40) -> Counts:
         ours, theirs = (json.loads((run / "summary.json").read_text()) for run in (out, folder / "whole"))
         assert ours == theirs
 
-    return kill_again_and_again(start, check, finish, folder, kills, life_s=1.0, at_writes=0.1)
+    return kill_again_and_again(start, done, check, finish, folder, kills, pause_s=0.05)
 
 
 # Corpus
@@ -345,15 +210,16 @@ def tokenize(folder: Path, kills: int) -> Counts:
     def start(out: Path) -> Callable[[], object]:
         return lambda: run(clips, out, model=model, token_rate=50, shard_size=2, workers=1)
 
-    def check(out: Path) -> int:
-        found = contents(out)
-        assert found.items() <= whole.items()
-        return len(found)
+    def done(out: Path) -> int:
+        return len(list(out.glob("data/[!.]*")))
+
+    def check(out: Path) -> None:
+        assert contents(out).items() <= whole.items()
 
     def finish(out: Path) -> None:
         assert contents(out) == whole
 
-    return kill_again_and_again(start, check, finish, folder, kills, life_s=12.0)
+    return kill_again_and_again(start, done, check, finish, folder, kills, pause_s=1.0)
 
 
 def on_ray(folder: Path, kills: int) -> Counts:
