@@ -187,7 +187,7 @@ def save(
     for name, values in arrays.items():
         packed[TOKEN_MODEL_PREFIX + name] = _packed(values, _STATISTICS[name][0])
     # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
-    write_atomically(path / WEIGHTS_FILE, safetensors.serialize(packed))
+    write_atomically(path / WEIGHTS_FILE, _file_of(packed))
     values = config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
     write_atomically(path / CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
     return model_id_of(config, {name: _unpacked(**packed[name]) for name in tensors})
@@ -206,6 +206,21 @@ def _packed(values: Array, stored: str) -> _Packed:
         bits = np.asarray(values, np.float32).view(np.uint32)
         values = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     return _Packed(dtype=stored, shape=list(values.shape), data=values.astype(_TYPES[stored]).tobytes())
+
+
+def _file_of(packed: dict[str, _Packed]) -> bytes:
+    """A safetensors file. The package's own writers know no bfloat16 without torch, or differ between versions."""
+    header: dict[str, Any] = {}
+    begin = 0
+    names = sorted(packed, key=lambda name: (-np.dtype(_TYPES[packed[name]["dtype"]]).itemsize, name))  # all aligned
+    for name in names:
+        tensor = packed[name]
+        end = begin + len(tensor["data"])
+        header[name] = {"dtype": tensor["dtype"], "shape": tensor["shape"], "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *(packed[name]["data"] for name in names)])
 
 
 def _unpacked(dtype: str, shape: list[int], data: bytes) -> Array:
