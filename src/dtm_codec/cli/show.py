@@ -97,15 +97,17 @@ class _Path:
 
 def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], rate: options.Rate, tokens: int) -> _Path:
     """The path as the model's own PLE sees it, or as PLE would see its z1; tau is the one that gave `tokens`."""
+    import numpy as np
+
     from ..rate.calibration import calibrate
     from ..selectors import PLE
 
     if codec.config.selector.name != "ple":
         steps = PLE().statistics(codec.stage1(samples, codec.config.sample_rate))
-        return _Path(steps[:, 0].double().cumsum(0).numpy(), None)
+        return _Path(np.cumsum(steps[:, 0], dtype=np.float64), None)
     steps = codec.selector_statistics(samples, codec.config.sample_rate)
     asked = any(value is not None for value in rate.values())
-    tau = rate["tau"] if asked else float(codec.network.tau)
+    tau = rate["tau"] if asked else codec.backend.tau
     if tau is None or tau != tau:  # met by calibration: find the same one again
-        tau = calibrate(codec.network.selector, [steps], tokens).tau
-    return _Path(steps[:, 0].double().cumsum(0).numpy(), tau)
+        tau = calibrate(codec.backend.selector, [steps], tokens).tau
+    return _Path(np.cumsum(steps[:, 0], dtype=np.float64), tau)

@@ -99,5 +99,5 @@ def token_statistics(
             if done >= 60 * minutes or time.monotonic() >= stop_at:
                 return
 
-    vectors = codec.network.quantizer.vectors().cpu().numpy()
+    vectors = codec.backend.vectors()
     return TokenModel.fit(sequences(), codec.config.quantizer.codebook_size, vectors)
