@@ -47,7 +47,7 @@ class OverlapAdd:
 
     def finish(self) -> Samples:
         """What is left at the end; then all begins anew."""
-        samples: Samples = self._sum / np.maximum(self._envelope, 1e-8, dtype=np.float32)
+        samples: Samples = np.asarray(self._sum / np.maximum(self._envelope, 1e-8, dtype=np.float32), np.float32)
         samples = samples[self._to_trim : -self._trimmed or None]
         self._sum[:] = 0
         self._envelope[:] = 0
