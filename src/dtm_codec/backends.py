@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 BackendName: TypeAlias = Literal["torch", "onnx", "onnx-int8"]
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
+    if device == "cpu":
+        return
+    torch = import_optional("torch", "torch")
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
+
+
 def torch_network(backend: Backend) -> Network:
     """The network of a backend that is torch's."""
     import_optional("torch", "torch")
@@ -36,6 +47,13 @@ def untrained(config: CodecConfig) -> Backend:
     return TorchBackend(Network(config))
 
 
+def runs_in_onnx(loaded: LoadedModel) -> bool:
+    """Whether a model can be computed without torch."""
+    from .runtime.graphs import has_graphs
+
+    return loaded.tensors is not None and has_graphs(loaded.config) and find_spec("onnxruntime") is not None
+
+
 def load_backend(loaded: LoadedModel, device: str, name: str | None) -> Backend:
     """What computes a model, by name; without one, torch where it is installed."""
     if name is None:
@@ -44,6 +62,7 @@ def load_backend(loaded: LoadedModel, device: str, name: str | None) -> Backend:
         import_optional("torch", "torch")
         from .torch_backend import TorchBackend
 
+        check_device(device)
         trained = TorchBackend.load(loaded.config, loaded.tensors, device)
         if name == "torch":
             return trained

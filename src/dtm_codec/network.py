@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from .backend import PIECE
 from .config import SELECTOR_MELS, CodecConfig, SelectorFeatures, Stack
-from .errors import ModelError
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler
@@ -155,14 +154,6 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
-    try:
-        torch.empty(0, dtype=torch.float64, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
 
 
 def weights_of(network: Network) -> dict[str, Array]:

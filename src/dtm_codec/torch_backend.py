@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .backend import Codes, Floats, Mask, Positions, Pulses
 from .config import CodecConfig, Stack
-from .network import Network, check_device, fill, weights_of
+from .network import Network, fill, weights_of
 from .nn.pitch import Pulses as TensorPulses
 from .nn.timeline import Timeline
 from .selectors import Selector
@@ -32,7 +32,6 @@ class TorchBackend:
     @torch.inference_mode(False)
     def load(cls, config: CodecConfig, tensors: dict[str, Array] | None, device: str) -> TorchBackend:
         """A network with these weights, or with random ones that are the same each time."""
-        check_device(device)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(RANDOM_SEED)
             network = Network(config)

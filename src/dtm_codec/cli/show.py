@@ -33,6 +33,7 @@ def show(
     tau: options.Tau = None,
     selector: options.Selector = None,
     device: options.Device = "cpu",
+    backend: options.Backend = None,
     start: Annotated[float, typer.Option(metavar="S", min=0, help="Begin at this second.")] = 0.0,
     seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="Show at most this much.")] = 12.0,
     force: options.Force = False,
@@ -48,7 +49,7 @@ def show(
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
         from ..plotting import Picture, render
 
-        codec = options.load_codec(model, device)
+        codec = options.load_codec(model, device, backend)
         sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, rate)
 
         def convert(task: batch.Task) -> batch.Outcome:

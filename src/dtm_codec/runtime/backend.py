@@ -35,7 +35,7 @@ class OnnxBackend:
         self._tensors, self._precision = tensors, PRECISIONS[name]
         wished = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         self._wished = int(wished) if wished.isdigit() and int(wished) else None
-        self._threads = self._wished or available_cores()
+        self.threads = self._wished or available_cores()
         self._sessions: dict[str, Any] = {}
 
     def use_selector(self, config: CodecConfig, selector: Selector) -> None:
@@ -85,8 +85,8 @@ class OnnxBackend:
 
     def use_threads(self, threads: int) -> None:
         """`OMP_NUM_THREADS` goes before."""
-        if self._wished is None and threads != self._threads:
-            self._threads = threads
+        if self._wished is None and threads != self.threads:
+            self.threads = threads
             self._sessions.clear()
 
     def _run(self, name: str, **inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -99,7 +99,7 @@ class OnnxBackend:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = self._threads, 1
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads sleep
         graph = build_graph(name, self.config, self._tensors, self._precision)

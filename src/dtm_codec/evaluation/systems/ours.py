@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...backends import check_device
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
 from ...metrics.base import SAMPLE_RATE
-from ...network import check_device
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
 from ...selectors import build
