@@ -17,6 +17,7 @@ _PACKAGES = {
 """Module -> package, where the names differ in more than a hyphen."""
 
 _IN_NO_EXTRA = {
+    "onnxruntime": "onnxruntime",  # part of every install, but not on every platform
     "ai-edge-litert": "ai-edge-litert",  # 60 MB for one judge, and not on every platform
     "distillmos": "--no-deps distillmos xls-r-sqa==0.1.0",  # else it brings torchaudio, which it needs for nothing here
     "faster-whisper": "faster-whisper",
