@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dtm_codec import threads
+from dtm_codec.cli import options
 from dtm_codec.runtime.backend import OnnxBackend
 from dtm_codec.threads import Load
 

@@ -49,8 +49,6 @@ configs = pytest.mark.parametrize("config", [replace(c, **TINY) for c in CONFIGS
 def both(config: CodecConfig) -> tuple[Backend, Backend]:
     torch.manual_seed(0)
     in_torch = DTMCodec(config).backend
-    for parameter in torch.nn.ModuleList([DTMCodec(config).network]).parameters():
-        assert parameter.isfinite().all()
     tensors = {name: _lively(name, values) for name, values in in_torch.weights().items()}
     loaded = LoadedModel(config, tensors, None, "test")
     return load_backend(loaded, "cpu", "torch"), load_backend(loaded, "cpu", "onnx")
@@ -87,9 +85,8 @@ def test_every_part_gives_what_torch_gives(config: CodecConfig) -> None:
     in_torch, in_onnx = both(config)
     generator = np.random.default_rng(1)
     speech, _ = read_audio(sample_path(), 16_000)
-    frames = np.lib.stride_tricks.sliding_window_view(speech, config.n_fft)[
-        : 150 * config.hop_length : config.hop_length
-    ]
+    hop = config.hop_length
+    frames = np.lib.stride_tricks.sliding_window_view(speech, config.n_fft)[: 150 * hop : hop]
     for part in ("front_end", "log_mel"):
         close(getattr(in_torch, part)(frames), getattr(in_onnx, part)(frames))
     rows = generator.standard_normal((101, config.dim)).astype(np.float32)

@@ -172,7 +172,7 @@ def test_graphs_that_lie_in_a_folder_are_never_run(tmp_path: Path) -> None:
     """Graphs are built from a configuration and weights. A file that someone put there, with external data from
     outside of the folder, is not even opened."""
     model = tiny_model(tmp_path / "model")
-    hostile = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], [0.0])
+    hostile = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], bytes(4), raw=True)
     onnx.external_data_helper.set_external_data(hostile, location="../../../../etc/passwd")
     graph = onnx.helper.make_graph([], "enc1", [], [], [hostile])
     for name in ("enc1.onnx", "model.onnx"):
