@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from .errors import DTMCodecError
@@ -46,6 +45,8 @@ def import_optional(module: str, extra: str = "eval") -> Any:
 
 def package_version(module: str) -> str:
     """`name version` of the package that a judge's module comes in."""
+    from importlib.metadata import PackageNotFoundError, version  # takes a while to import
+
     package = _package(module)
     try:
         return f"{package} {version(package)}"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 import typer
 
 from .. import threads
-from ..backends import BackendName
-from ..config import SelectorName
+from ..config import BackendName, SelectorName
 from ..errors import ConfigError
 from ..specs import whole_number
 
