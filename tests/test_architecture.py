@@ -21,16 +21,18 @@ GROUND = {
     "grouping",
     "layout",
     "locks",
+    "mels",
     "optional",
     "specs",
     "speech",
     "threads",
     "validation",
+    "weights",
     "workers",
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "piecewise", "hub", "live", "refinement"}
+CORE = {"codec", "network", "piecewise", "hub", "live", "refinement", "runtime"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

@@ -30,7 +30,7 @@ from .live.encoder import StreamEncoder
 from .live.latency import packet_steps
 from .live.packets import StreamFormat
 from .live.thinning import StreamThinner
-from .network import Network
+from .network import Network, check_device, fill, weights_of
 from .piecewise import Sound, Stage1, Statistics
 from .rate.calibration import calibrate
 from .rate.request import RateRequest
@@ -58,6 +58,9 @@ STAGE1_SHARE = 0.6
 
 DEFAULT_S_MAX = 4
 """Span limit of the segmenting selectors when the model's own selector has none (CodecSlime, VARSTok)."""
+
+
+STORED_AS: dict[torch.dtype, hub.StoredAs] = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def _unwatched(done: float) -> None:
@@ -311,14 +314,14 @@ class DTMCodec:
     @torch.inference_mode(False)
     def from_pretrained(cls, name_or_folder: str | PathLike[str] = hub.DEFAULT_MODEL, device: str = "cpu") -> DTMCodec:
         """Load a bundled model by name, a folder, a hub id 'owner/name', or 'random:PRESET' (untrained)."""
-        hub.check_device(device)
+        check_device(device)
         loaded = hub.load(name_or_folder)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(hub.RANDOM_SEED)
             codec = cls(loaded.config)
         if loaded.tensors is None:
             return codec.to(device)
-        hub.fill(codec.network, loaded.tensors)
+        fill(codec.network, loaded.tensors)
         codec.token_model, codec.trained_bitrates = loaded.token_model, loaded.bitrates
         codec.to(device)
         codec._identity = (codec._weights_version(), loaded.model_id)
@@ -326,7 +329,9 @@ class DTMCodec:
 
     def save_pretrained(self, folder: str | PathLike[str], dtype: torch.dtype = torch.float32) -> str:
         """Write weights, configuration and token statistics into `folder`; returns the model id of what was written."""
-        return hub.save(self.network, self.token_model, folder, dtype, self.trained_bitrates)
+        return hub.save(
+            self.config, weights_of(self.network), self.token_model, folder, STORED_AS[dtype], self.trained_bitrates
+        )
 
     def to(self, device: str | torch.device) -> DTMCodec:
         self.network.to(device)
@@ -342,7 +347,7 @@ class DTMCodec:
         them."""
         version = self._weights_version()
         if self._identity[0] != version:
-            self._identity = (version, hub.identify(self.network))
+            self._identity = (version, hub.model_id_of(self.config, weights_of(self.network)))
         return self._identity[1]
 
     def _weights_version(self) -> tuple[tuple[int, int], ...]:

@@ -8,12 +8,14 @@ utterances of any lengths.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .config import CodecConfig, SelectorFeatures, Stack
+from .config import SELECTOR_MELS, CodecConfig, SelectorFeatures, Stack
+from .errors import ModelError
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler
@@ -23,11 +25,9 @@ from .nn.timeline import Timeline
 from .nn.transformer import TransformerStack
 from .rate.calibration import calibrate
 from .selectors import build
+from .weights import Array, shapes
 
 HEADS: dict[str, type[Head]] = {"istft": SpectralHead, "source-filter": SourceFilterHead}
-
-SELECTOR_MELS = 40
-"""Bands of the log-mel spectrogram that a selector may look at instead of z1."""
 
 
 class CodecOutput(NamedTuple):
@@ -153,3 +153,25 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
+
+
+def weights_of(network: Network) -> dict[str, Array]:
+    """What inference needs, as `weights.shapes` names it."""
+    state = network.state_dict()
+    return {name: state[name].cpu().numpy() for name in shapes(network.config)}
+
+
+@torch.no_grad()
+def fill(network: Network, weights: Mapping[str, Array]) -> None:
+    """Copy the weights of a folder, which fit its configuration, into a network of that configuration."""
+    state = network.state_dict()
+    for name in shapes(network.config):
+        state[name].copy_(torch.tensor(weights[name]))

@@ -103,7 +103,7 @@ def tokenize(
     if workers is not None and workers < 1:
         raise CorpusError(f"workers = {workers}; allowed: >= 1")
     if ray is None:
-        from ..hub import check_device
+        from ..network import check_device
 
         check_device(device)
     asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector, "effort": effort}

@@ -11,12 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..config import CodecConfig
+from ..config import MAX_MAGNITUDE, CodecConfig
 from .pitch import Pulses
 from .spectral import overlap_add
-
-MAX_MAGNITUDE = 1e2
-"""Magnitudes are clipped here, as in Vocos, to keep exp() from exploding early in training."""
 
 
 class HeadOutput(NamedTuple):

@@ -13,12 +13,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..config import CodecConfig
-from .heads import MAX_MAGNITUDE, Head, HeadOutput, polar
-from .pitch import PITCH_BINS, Pulses, predicted_pitch
-
-NOISE_FRAMES = 1024
-"""Frames after which the noise repeats itself."""
+from ..config import MAX_MAGNITUDE, NOISE_FRAMES, PITCH_BINS, CodecConfig
+from .heads import Head, HeadOutput, polar
+from .pitch import Pulses, predicted_pitch
 
 
 class SourceFilterHead(Head):

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
-from ..hub import check_device
+from ..network import check_device
 from ..speech.utterance import Utterance
 from . import checkpoints
 from .data import find_utterances, unless_broken

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ...errors import ConfigError, DTMCodecError, ModelError
 from ...files import fingerprint
-from ...hub import check_device
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
+from ...network import check_device
 from ...optional import import_optional
 from ...specs import Spec, positive_number
 from ...speech.audio import resample

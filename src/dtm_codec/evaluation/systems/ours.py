@@ -18,8 +18,8 @@ from typing import Any
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
-from ...hub import check_device
 from ...metrics.base import SAMPLE_RATE
+from ...network import check_device
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
 from ...selectors import build
