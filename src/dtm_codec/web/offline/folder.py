@@ -33,6 +33,9 @@ INDEX, ABOUT = "index.html", "page.json"
 MAX_SECONDS = 600
 """Longest recording that the page takes. z1 and what is decoded from it are held, 2 kB a step."""
 
+BLOCK, PIECE = 1024, 4096
+"""Steps that front end and head see at a time, and that a stack answers: they bound what is computed on the way."""
+
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none'"
@@ -64,6 +67,8 @@ def page_files(model: str, runtime: Path | None = None) -> Files:
         "fixed_rate": False,
         "bitrate": vars(rate_range(loaded.config)),
         "max_seconds": MAX_SECONDS,
+        "block": BLOCK,
+        "piece": PIECE,
     }
     return files | _listed(files, about)
 
@@ -114,9 +119,7 @@ def write_folder(files: Files, folder: Path) -> int:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; allowed: a folder")
     if (folder / INDEX).exists() and not (folder / ABOUT).exists():
-        raise ConfigError(
-            f"{folder} has an {INDEX} of something else; allowed: a new folder, or an older page's"
-        )
+        raise ConfigError(f"{folder} has an {INDEX} of something else; allowed: a new folder, or an older page's")
     for path in sorted(files, key=lambda path: path in (INDEX, ABOUT)):  # the page itself last: then all is there
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

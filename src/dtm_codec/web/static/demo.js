@@ -2,7 +2,7 @@
 //
 // Who computes is the engine's affair: engine.js of a server asks that server, engine.js of the offline page asks a
 // worker in the same browser. `createEngine(player, onProgress)` gives
-//   hint, another, privacy     what the page says
+//   hint, another, privacy     what the page says, and `promise` in its header, if there is one
 //   accept                     kinds of files that can be opened
 //   describe()                 the model: model_id, parameters, sample_rate, frame_rate, fixed_rate, bitrate, max_seconds
 //   sample(), load(bytes)      a clip: seconds, buffer, image, note if something is to be said of it, and `encoding` if
@@ -337,4 +337,5 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 byId("source-hint").textContent = engine.hint;
 byId("file").accept = engine.accept;
 byId("privacy").textContent = engine.privacy;
+show(byId("promise"), engine.promise);
 loadModel().then(loadSample).catch(fail);

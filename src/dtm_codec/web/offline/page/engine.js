@@ -83,7 +83,8 @@ export function createEngine(player, onProgress) {
     hint: "Drop a recording or a .dtm file here, record, or use the sample.",
     another: "Drop another file here, or record.",
     accept: "audio/*,video/*,.dtm",
-    privacy: "Nothing leaves this machine: the model runs in your browser, without a server.",
+    promise: "Nothing leaves this machine",
+    privacy: "The model runs in your browser: nothing is uploaded, and the page works without a network.",
 
     async describe() {
       page = await (await fetch(new URL("page.json", FOLDER))).json();

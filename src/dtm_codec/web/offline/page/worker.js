@@ -32,7 +32,7 @@ const calls = {
     for (const [name, { file }] of Object.entries(about.graphs)) {
       sessions[name] = await ort.InferenceSession.create(await files.bytes(`model/${file}`), { executionProviders: ["wasm"] });
     }
-    model = new Model(about, config, tokenModel, (name, inputs) => run(ort, about.graphs[name], sessions[name], inputs));
+    model = new Model(about, config, tokenModel, page, (name, inputs) => run(ort, about.graphs[name], sessions[name], inputs));
     return { threads: wasm.numThreads };
   },
 

@@ -5,15 +5,15 @@ import { positionsOf, stepsOf } from "./layout.js";
 import { cosineSteps, keep } from "./ple.js";
 import { calibrate, tokensForBitrate } from "./rate.js";
 
-const BLOCK = 1024; // rows that front end, quantizer and head see at a time
-const PIECE = 4096; // rows that a stack answers at a time
-
-/** about, config: graphs.json and config.json. run(name, inputs): a graph on arrays, one row after the other. */
+/** about, config: graphs.json and config.json. run(name, inputs): a graph on arrays, one row after the other.
+ *  block: rows that front end, quantizer and head see at a time; piece: rows that a stack answers at a time. */
 export class Model {
-  constructor(about, config, tokenModel, run) {
+  constructor(about, config, tokenModel, { block, piece }, run) {
     this.about = about;
     this.config = config;
     this.tokenModel = tokenModel;
+    this.block = block;
+    this.piece = piece;
     this.run = run;
     this.layout = {
       sampleRate: config.sample_rate,
@@ -30,7 +30,7 @@ export class Model {
     const padded = new Float32Array(steps * hop + size - hop);
     padded.set(samples, (size - hop) / 2);
     const x = new Float32Array(steps * dim);
-    for (const [start, end] of blocks(steps, BLOCK)) {
+    for (const [start, end] of blocks(steps, this.block)) {
       const frames = new Float32Array((end - start) * size);
       for (let t = start; t < end; t++) frames.set(padded.subarray(t * hop, t * hop + size), (t - start) * size);
       x.set(await this.run("front_end", { frames }), start * dim);
@@ -51,7 +51,7 @@ export class Model {
     positions.forEach((step, token) => kept.set(z1.subarray(step * dim, (step + 1) * dim), token * dim));
     const z2 = await this.#stack("enc2", kept, this.#stage2(positions), (share) => onShare(0.8 * share));
     const codes = new Int32Array(positions.length);
-    for (const [start, end] of blocks(codes.length, BLOCK)) {
+    for (const [start, end] of blocks(codes.length, this.block)) {
       const found = await this.run("quantize", { z2: z2.subarray(start * dim, end * dim) });
       found.forEach((code, i) => (codes[start + i] = Number(code)));
       onShare(0.8 + (0.2 * end) / codes.length);
@@ -64,7 +64,7 @@ export class Model {
     this.#checkMine(codes, modelId, layout);
     const { dim } = this.config;
     const z2 = new Float32Array(codes.length * dim);
-    for (const [start, end] of blocks(codes.length, BLOCK)) {
+    for (const [start, end] of blocks(codes.length, this.block)) {
       const own = BigInt64Array.from(codes.subarray(start, end), BigInt);
       z2.set(await this.run("dequantize", { codes: own }), start * dim);
     }
@@ -97,7 +97,7 @@ export class Model {
     const { dim } = this.config;
     const reach = this.about.reach[name];
     const result = new Float32Array(rows.length);
-    for (const [start, end] of blocks(positions.length, PIECE)) {
+    for (const [start, end] of blocks(positions.length, this.piece)) {
       const [from, to] = [Math.max(0, start - reach), Math.min(positions.length, end + reach)];
       const y = await this.run(name, {
         x: rows.subarray(from * dim, to * dim),
@@ -114,7 +114,7 @@ export class Model {
     const { dim } = this.config;
     const result = new Float32Array(mask.length * dim);
     let before = 0; // tokens
-    for (const [start, end] of blocks(mask.length, BLOCK)) {
+    for (const [start, end] of blocks(mask.length, this.block)) {
       const own = mask.subarray(start, end);
       const tokens = own.reduce((total, kept) => total + kept, 0);
       const lead = own[0] ? 0 : 1;
@@ -131,7 +131,7 @@ export class Model {
     const size = 4 * hop;
     const sum = new Float32Array(steps * hop + size - hop);
     let pulses = { hertz: null, phase: 0 };
-    for (const [start, end] of blocks(steps, BLOCK)) {
+    for (const [start, end] of blocks(steps, this.block)) {
       const inputs = { y: y.subarray(start * dim, end * dim) };
       if (this.about.graphs.pitch) {
         inputs.positions = BigInt64Array.from(counted(end).slice(start), BigInt);
