@@ -57,6 +57,15 @@ return poor;
 """Texts that are hard to read on their background."""
 
 
+WIDE = """
+const width = arguments[0];
+const wide = [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > width);
+const { scrollWidth } = document.documentElement;
+return scrollWidth > width ? [scrollWidth, ...wide.map((e) => `${e.tagName} ${e.id} ${e.className}`)] : [];
+"""
+"""Elements that reach beyond a width, if the page does."""
+
+
 def found(*names: str) -> str:
     path = next((path for name in names if (path := shutil.which(name))), None)
     if path is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser_support import CONTRAST, SMALL, Page, browser
+from browser_support import CONTRAST, SMALL, WIDE, Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from web_support import served
@@ -52,6 +52,9 @@ def opened(page: Page, url: str) -> None:
     assert page.text("message") == ""
 
 
+CONTROLLED = "return navigator.serviceWorker.controller !== null"
+
+
 @pytest.fixture(scope="module")
 def loaded(page: Page, files: Files) -> Iterator[Page]:
     """The page with its sample encoded, in pieces of a second or two. Then its server stops: all that tests do works
@@ -59,7 +62,7 @@ def loaded(page: Page, files: Files) -> Iterator[Page]:
     about = json.loads(files[ABOUT]) | {"block": 100, "piece": 200}
     with served(create_page_app({**files, ABOUT: json.dumps(about).encode()})) as url:
         opened(page, url)
-        page.promise("await navigator.serviceWorker.ready;")  # it still fetches what it stores
+        page.until(lambda: page.script(CONTROLLED), "the page was not stored")
     yield page
     assert page.complaints() == []
 
@@ -206,8 +209,7 @@ def test_it_plays_and_switches_by_keys(loaded: Page, speech: Samples, tmp_path: 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_fits_a_phone_and_has_contrast_and_names(loaded: Page, dark: bool):
     loaded.resize(390, 844, scale=2, dark=dark)
-    width = "return document.documentElement.scrollWidth"
-    loaded.until(lambda: loaded.script(width) <= 390, "it is too wide")  # the playhead follows a moment later
+    assert loaded.script(WIDE, 390) == []
     assert loaded.script(SMALL) == [], "too small to touch"
     assert loaded.script(CONTRAST) == []
     controls = loaded.driver.find_elements(By.CSS_SELECTOR, "button, input, canvas")
@@ -246,7 +248,7 @@ def test_it_opens_again_without_its_server(files: Files, small: DTMCodec, tmp_pa
     with browser(tmp_path, cut_off=True) as page:
         with served(create_page_app(files)) as url:
             opened(page, url)
-            page.promise("await navigator.serviceWorker.ready;")
+            page.until(lambda: page.script(CONTROLLED), "the page was not stored")
         page.open("about:blank")
         opened(page, url)
         dtm, heard = results(page, tmp_path)

@@ -8,6 +8,8 @@ const STORES = "dtm-codec-page-";
 
 self.addEventListener("install", (event) => event.waitUntil(store()));
 
+self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim())); // also the page that brought it
+
 async function store() {
   const { version, files } = await (await fetch("page.json", { cache: "no-cache" })).json();
   const cache = await caches.open(STORES + version);
