@@ -32,7 +32,22 @@ GROUND = {
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "piecewise", "hub", "live", "refinement", "runtime"}
+CORE = {
+    "backend",
+    "backends",
+    "codec",
+    "hub",
+    "live",
+    "network",
+    "overlap",
+    "pieces",
+    "piecewise",
+    "refinement",
+    "runtime",
+    "selection",
+    "streaming",
+    "torch_backend",
+}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -112,7 +112,7 @@ def read_folder(folder: Path) -> LoadedModel:
     config, bitrates = read_model_config(config_path)
     try:
         _compare_header(config, weights_path)
-        tensors = {name: _unpacked(**packed) for name, packed in safetensors.deserialize(weights_path.read_bytes())}
+        tensors = _tensors(weights_path.read_bytes())
     except (safetensors.SafetensorError, OSError) as error:
         raise ModelError(f"{weights_path}: not a safetensors file ({error})") from None
     prefix = TOKEN_MODEL_PREFIX
@@ -125,6 +125,11 @@ def read_folder(folder: Path) -> LoadedModel:
         if not np.isfinite(tensor).all() and not (name == TAU and np.isnan(tensor)):  # it is NaN before training
             raise ModelError(f"{weights_path}: {name} holds NaN or infinity; allowed: finite numbers")
     return LoadedModel(config, tensors, token_model, str(folder), bitrates)
+
+
+def _tensors(data: bytes) -> dict[str, Array]:
+    deserialize: Callable[[bytes], list[tuple[str, _Packed]]] = safetensors.deserialize
+    return {name: _unpacked(**packed) for name, packed in deserialize(data)}
 
 
 class _Stored(NamedTuple):
@@ -188,8 +193,8 @@ def save(
         packed[TOKEN_MODEL_PREFIX + name] = _packed(values, _STATISTICS[name][0])
     # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
     write_atomically(path / WEIGHTS_FILE, _file_of(packed))
-    values = config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
-    write_atomically(path / CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
+    described = config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
+    write_atomically(path / CONFIG_FILE, (json.dumps(described, indent=2) + "\n").encode())
     return model_id_of(config, {name: _unpacked(**packed[name]) for name in tensors})
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .backend import PIECE
 from .config import SELECTOR_MELS, CodecConfig, SelectorFeatures, Stack
-from .errors import ModelError
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler
@@ -49,9 +49,7 @@ class CodecOutput(NamedTuple):
 class Network(nn.Module):
     """Everything that is learned, and the chain through it."""
 
-    piece: int = 8192
-    """Steps computed at a time when utterances are coded: 82 s of Stage 1 at 100 Hz. A multiple of the window is best:
-    attention then works on the same blocks as without pieces."""
+    piece: int = PIECE
 
     tau: Tensor
     """What the selector is steered to; NaN until training has found it."""
@@ -97,7 +95,9 @@ class Network(nn.Module):
         """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a
         source-filter head shall follow instead of its own; lost: (B, N) bool, steps whose tokens do not arrive."""
         z1, features, timeline = self._stage1_of_crops(audio)
-        mask = self.selector.select(features, list(timeline.lengths), float(self.tau), self.training)  # (B N,)
+        rows, lengths = features.cpu().numpy(), list(timeline.lengths)
+        mask = torch.from_numpy(self.selector.select(rows, lengths, float(self.tau), self.training))  # (B N,)
+        mask = mask.to(audio.device)
         kept = self.kept(timeline, mask)
         z2 = self.enc2(self.down(z1, mask), kept)
         quantized = self.quantizer(z2)
@@ -121,7 +121,8 @@ class Network(nn.Module):
     def calibrated_tau(self, audio: Tensor) -> float:
         """The tau at which these crops, taken together, have the configured keep ratio. audio: (B, T)"""
         _, features, timeline = self._stage1_of_crops(audio)
-        statistics = [self.selector.statistics(x) for x in torch.split(features, list(timeline.lengths))]
+        utterances = torch.split(features.cpu(), list(timeline.lengths))
+        statistics = [self.selector.statistics(own.numpy()) for own in utterances]
         return calibrate(self.selector, statistics, round(self.config.keep_ratio * sum(timeline.lengths))).tau
 
     def _stage1_of_crops(self, audio: Tensor) -> tuple[Tensor, Tensor, Timeline]:
@@ -153,14 +154,6 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
-    try:
-        torch.empty(0, dtype=torch.float64, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
 
 
 def weights_of(network: Network) -> dict[str, Array]:

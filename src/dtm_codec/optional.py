@@ -40,7 +40,7 @@ def import_optional(module: str, extra: str = "eval") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise _missing(module, extra) from None
+        raise missing(module, extra) from None
 
 
 def package_version(module: str) -> str:
@@ -49,7 +49,7 @@ def package_version(module: str) -> str:
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
-        raise _missing(module, "eval") from None
+        raise missing(module, "eval") from None
 
 
 def _package(module: str) -> str:
@@ -57,7 +57,7 @@ def _package(module: str) -> str:
     return _PACKAGES.get(top, top.replace("_", "-"))
 
 
-def _missing(module: str, extra: str) -> MissingPackageError:
+def missing(module: str, extra: str) -> MissingPackageError:
     package = _package(module)
     wanted = _IN_NO_EXTRA.get(package, f"'dtm-codec[{extra}]'")
     return MissingPackageError(f"this needs the package {package!r}: pip install {wanted}")

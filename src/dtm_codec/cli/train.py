@@ -47,7 +47,7 @@ def train(
     import time
 
     started = time.monotonic()  # loading torch takes seconds
-    from ..network import check_device
+    from ..backends import check_device
     from ..training.config import load_config
     from ..training.run import EXPORT
     from ..training.run import train as run

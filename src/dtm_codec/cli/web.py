@@ -14,6 +14,7 @@ from ..optional import import_optional
 from . import options
 
 if TYPE_CHECKING:
+    from ..backends import BackendName
     from ..preferences import PairResult
     from ..ratings import RatingResults
     from ..web.demo import Demo
@@ -52,6 +53,7 @@ def serve(
     ] = False,
     runtime: Runtime = None,
     device: options.Device = "cpu",
+    backend: options.Backend = None,
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST", help="Another name to answer to on loopback, as a reverse proxy passes it on."),
@@ -91,7 +93,7 @@ def serve(
     if runtime is not None:
         raise ConfigError("--runtime without --static; allowed: both")
     running = RunningTest(listening) if listening is not None else None
-    demo = _demo(model, device, max_seconds) if model is not None or running is None else None
+    demo = _demo(model, device, backend, max_seconds) if model is not None or running is None else None
     token = admin_token or secrets.token_urlsafe(16)
     app = create_app(demo, running, token, hosts)
 
@@ -140,11 +142,11 @@ def page(
     typer.echo(f"Look at it: python -m http.server --directory {output}")
 
 
-def _demo(model: str | None, device: str, max_seconds: float) -> Demo:
+def _demo(model: str | None, device: str, backend: BackendName | None, max_seconds: float) -> Demo:
     from ..hub import DEFAULT_MODEL
     from ..web.demo import Demo
 
-    return Demo(options.load_codec(model, device), model or DEFAULT_MODEL, max_seconds)
+    return Demo(options.load_codec(model, device, backend), model or DEFAULT_MODEL, max_seconds)
 
 
 @listening.command("new")

@@ -30,37 +30,6 @@ def overlap_add(frames: Tensor, hop_length: int) -> Tensor:
     return total.flatten(-2)
 
 
-class OverlapAdd:
-    """Overlap-adds, normalises and trims frames that come in blocks, as `Head.synthesize` does at once."""
-
-    def __init__(self, window: Tensor, hop_length: int) -> None:
-        self.weights, self.hop_length = window.square(), hop_length
-        rest = window.numel() - hop_length
-        self._sum, self._envelope = (torch.zeros(rest, device=window.device) for _ in range(2))
-        self._trimmed = rest // 2
-        self._to_trim = self._trimmed
-
-    def add(self, frames: Tensor) -> Tensor:
-        """Frames that follow the last ones, (S, n_fft) -> the samples that they complete, at most (S hop,)"""
-        weights = self.weights.expand_as(frames)
-        done = len(frames) * self.hop_length
-        joined, envelope = (overlap_add(x, self.hop_length) for x in (frames, weights))
-        for total, rest in ((joined, self._sum), (envelope, self._envelope)):
-            total[: rest.numel()] += rest
-            rest.copy_(total[done:])
-        samples = joined[:done] / envelope[:done].clamp(min=1e-8)
-        trimmed, self._to_trim = self._to_trim, max(0, self._to_trim - done)
-        return samples[trimmed:]
-
-    def finish(self) -> Tensor:
-        """What is left at the end; then all begins anew."""
-        samples = (self._sum / self._envelope.clamp(min=1e-8))[self._to_trim : -self._trimmed or None]
-        self._sum.zero_()
-        self._envelope.zero_()
-        self._to_trim = self._trimmed
-        return samples
-
-
 class FrontEnd(nn.Module):
     """Spectral frames, linearly projected.
 

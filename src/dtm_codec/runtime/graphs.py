@@ -74,15 +74,26 @@ _ALLOWED = {"downsampler": ("pack",), "upsampler": ("mask", "repeat"), "quantize
 """What there are graphs for."""
 
 
-def check_has_graphs(config: CodecConfig) -> None:
-    """Refuse a model of parts that exist in torch only."""
+def _missing(config: CodecConfig) -> str | None:
+    """What a model has that exists in torch only."""
     values = {"downsampler": config.downsampler, "upsampler": config.upsampler, "quantizer.kind": config.quantizer.kind}
     for name, allowed in _ALLOWED.items():
         if values[name] not in allowed:
-            choice = " or ".join(map(repr, allowed))
-            raise ModelError(
-                f"{name} = {values[name]!r} without torch; allowed: {choice} (with 'dtm-codec[torch]': any)"
+            return (
+                f"{name} = {values[name]!r} in ONNX; allowed: {' or '.join(map(repr, allowed))}; torch has the others"
             )
+    return None
+
+
+def has_graphs(config: CodecConfig) -> bool:
+    return _missing(config) is None
+
+
+def check_has_graphs(config: CodecConfig) -> None:
+    """Refuse a model of parts that exist in torch only."""
+    missing = _missing(config)
+    if missing is not None:
+        raise ModelError(missing)
 
 
 def graph_names(config: CodecConfig) -> list[str]:

@@ -21,14 +21,10 @@ from ..config import (
     CodecConfig,
 )
 from ..mels import mel_filterbank
+from ..overlap import hann
 from .graph import Array, Graph
 
 LAST = np.iinfo(np.int64).max
-
-
-def hann(length: int) -> Array:
-    """The window of front end and heads, (n_fft,) float64; its first value is 0."""
-    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)
 
 
 def add_front_end(graph: Graph, config: CodecConfig) -> None:

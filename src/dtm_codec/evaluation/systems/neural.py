@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ...backends import check_device
 from ...errors import ConfigError, DTMCodecError, ModelError
 from ...files import fingerprint
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...network import check_device
 from ...optional import import_optional
 from ...specs import Spec, positive_number
 from ...speech.audio import resample

@@ -10,16 +10,15 @@ Section 4.1). Without any: the tau of training.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...backends import check_device
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
 from ...metrics.base import SAMPLE_RATE
-from ...network import check_device
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
 from ...selectors import build
@@ -106,9 +105,7 @@ class DTM(System):
 def use_selector(codec: DTMCodec, selector: SelectorConfig) -> None:
     """Make `selector` the codec's own; its tau is then unknown."""
     if selector != codec.config.selector:
-        codec.network.config = replace(codec.config, selector=selector)
-        codec.network.selector = build(selector)
-        codec.network.tau.fill_(math.nan)
+        codec.backend.use_selector(replace(codec.config, selector=selector), build(selector))
 
 
 def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: dict[str, Any]) -> float:
@@ -124,13 +121,13 @@ def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: d
         if codec.layout.stride is not None:
             raise ConfigError(f"{spec.name}: a fixed rate needs no calibration")
         signals = [utterance.read(codec.config.sample_rate)[0] for utterance in read_data(source)]
-        lengths, s_max = [signal.size for signal in signals], codec.network.selector.s_max
+        lengths, s_max = [signal.size for signal in signals], codec.backend.selector.s_max
         if request.bitrate is not None:
             target = tokens_for_bitrate(request.bitrate, lengths, codec.layout, s_max)
         else:
             target = tokens_for_token_rate(request.token_rate or 0.0, lengths, codec.layout, s_max)
         statistics = [codec.selector_statistics(signal, codec.config.sample_rate) for signal in signals]
-        _TAUS[key] = calibrate(codec.network.selector, statistics, target).tau
+        _TAUS[key] = calibrate(codec.backend.selector, statistics, target).tau
     return _TAUS[key]
 
 
