@@ -104,8 +104,8 @@ class Page:
         """Keys to whatever has the focus."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
-        return WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(lambda _: condition(), what)
+    def until(self, condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+        return WebDriverWait(self.driver, patience, poll_frequency=0.05).until(lambda _: condition(), what)
 
     def shows(self, name: str) -> Any:
         return self.until(lambda: self[name].is_displayed(), f"{name} is not shown; {self.text('message')}")

@@ -20,8 +20,8 @@ const calls = {
     models.set(name, made);
     return made.fingerprint;
   },
-  read: (file, name, claimed) => {
-    const found = (claimed ? container.readClaimed : container.read)(bytes(file), model(name));
+  read: (file, name, maxSeconds) => {
+    const found = maxSeconds ? container.readUpTo(maxSeconds, bytes(file), model(name)) : container.read(bytes(file), model(name));
     return { ...found, codes: [...found.codes], mask: maskText(found.mask) };
   },
   write: (utterance, mode, name) => text(container.write({ ...utterance, mask: maskOf(utterance.mask) }, mode, model(name))),

@@ -53,8 +53,8 @@ class Node:
             raise ScriptError(answer["error"], answer["message"])
         return answer["value"]
 
-    def read(self, data: bytes, statistics: str | None = None, *, claimed: bool = False) -> Encoded:
-        found = self.call("read", text(data), statistics, claimed)
+    def read(self, data: bytes, statistics: str | None = None, max_seconds: float = 0) -> Encoded:
+        found = self.call("read", text(data), statistics, max_seconds)
         layout = Layout(**{name: found["layout"][field] for field, name in LAYOUT_FIELDS.items()})
         mask = np.array([bit == "1" for bit in found["mask"]])
         return Encoded(np.array(found["codes"]), mask, found["numSamples"], found["modelId"], layout)

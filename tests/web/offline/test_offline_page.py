@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
+import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +24,11 @@ from dtm_codec import DTMCodec
 from dtm_codec.encoded import Encoded
 from dtm_codec.speech.audio import Samples, read_audio, resample, sample_path, write_audio
 from dtm_codec.web.offline.app import create_page_app
-from dtm_codec.web.offline.folder import ABOUT, Files
+from dtm_codec.web.offline.folder import ABOUT, Files, write_folder
 
 GOLDEN = Path(__file__).parents[2] / "bitstream" / "golden"
+LOADING = 200
+"""Seconds to wait for the model: 40 MB, and WebAssembly to compile."""
 TIES = 1e-3
 """Share of tokens that may differ: sums of another order round otherwise."""
 
@@ -48,7 +54,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, downloads: Path, speech: Samp
 def opened(page: Page, url: str) -> None:
     page.resize(1280, 720)
     page.open(url)
-    page.until(lambda: page["download"].is_enabled() or page.text("message"), "nothing was encoded")
+    page.until(lambda: page["download"].is_enabled() or page.text("message"), "nothing was encoded", LOADING)
     assert page.text("message") == ""
 
 
@@ -71,7 +77,9 @@ def give(page: Page, path: Path) -> None:
     """A file by the file dialogue, encoded or refused."""
     page.script("document.getElementById('status').textContent = ''; document.getElementById('message').hidden = true")
     page["file"].send_keys(str(path))
-    page.until(lambda: page.text("status") or page["message"].is_displayed(), f"nothing happens with {path.name}")
+    page.until(
+        lambda: page.text("status") or page["message"].is_displayed(), f"nothing happens with {path.name}", LOADING
+    )
 
 
 def saved(page: Page, downloads: Path, button: str, name: str) -> bytes:
@@ -243,16 +251,31 @@ def test_golden_files_in_this_browser(loaded: Page):
         assert (codes, mask, same) == (expected["codes"], expected["mask"], True)
 
 
-def test_it_opens_again_without_its_server(files: Files, small: DTMCodec, tmp_path: Path):
-    """Its service worker has stored it. Here, all is computed in one piece."""
+@contextmanager
+def hosted(folder: Path) -> Iterator[str]:
+    """As a host that knows nothing of the page serves files."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_any_host_will_do_and_later_none(files: Files, small: DTMCodec, tmp_path: Path):
+    """A plain host, and the page in a folder below it; then no server at all. Here, all is computed in one piece."""
+    write_folder(files, tmp_path / "host" / "below" / "page")
     with browser(tmp_path, cut_off=True) as page:
-        with served(create_page_app(files)) as url:
-            opened(page, url)
+        with hosted(tmp_path / "host") as url:
+            opened(page, f"{url}/below/page/")
             page.until(lambda: page.script(CONTROLLED), "the page was not stored")
+            assert not page.script("return crossOriginIsolated"), "this host sends no headers"
         page.open("about:blank")
-        opened(page, url)
+        page.open(f"{url}/below/page/")
+        give(page, sample_path("amiable"))  # while the model is being loaded
+        assert page.text("source-name") == "amiable.flac", "the first sample must not replace what a user gave"
         dtm, heard = results(page, tmp_path)
         found = small.from_bytes(dtm)
-        assert_same(found, small.encode(read_audio(sample_path())[0], 16_000, bitrate=800))
+        assert_same(found, small.encode(read_audio(sample_path("amiable"))[0], 16_000, bitrate=800))
         np.testing.assert_allclose(heard, small.decode(found), atol=1e-3)
-        assert page.script("return crossOriginIsolated")
+        assert page.script("return crossOriginIsolated"), "the service worker sends them"

@@ -47,6 +47,7 @@ async function load(name, get) {
   show(byId("message"));
   byId("source-hint").textContent = "Loading …";
   try {
+    await ready;
     const clip = await get();
     if (turn !== state.loading) return;
     state.clip = clip;
@@ -57,7 +58,7 @@ async function load(name, get) {
     player.select(ORIGINAL);
     hideEncoding();
     byId("source-name").textContent = name;
-    byId("source-hint").textContent = clip.note || engine.another;
+    showProgress("");
     byId("position").max = clip.seconds;
     byId("caption-original").textContent = `${clip.seconds.toFixed(1)} s, ${number.format(16 * state.model.sample_rate / 1000)} kbit/s as PCM`;
     showOriginal(!clip.encoding);
@@ -66,9 +67,9 @@ async function load(name, get) {
     if (!clip.encoding) return await encode();
     byId("bitrate").value = clip.encoding.bps.total;
     showBitrate(clip.encoding.bps.total);
-    takeEncoding(clip, clip.encoding);
+    takeEncoding(clip.encoding);
   } catch (error) {
-    if (turn === state.loading) byId("source-hint").textContent = engine.hint;
+    if (turn === state.loading) showProgress("");
     fail(error);
   }
 }
@@ -89,10 +90,9 @@ const loadFile = (file) => file && load(file.name, async () => engine.load(await
 /** What is being done, and how much of it is; nothing without a text. */
 function showProgress(text, share) {
   byId("progress").hidden = !text;
-  if (!text) return;
-  byId("progress").value = share;
+  byId("progress").value = share ?? 0;
   byId("progress").setAttribute("aria-label", text);
-  byId("source-hint").textContent = text;
+  byId("source-hint").textContent = text || state.clip?.note || (state.clip ? engine.another : engine.hint);
 }
 
 // Recording
@@ -101,6 +101,7 @@ let recorder = null;
 
 async function toggleRecording() {
   if (recorder) return recorder.stop();
+  await ready;
   if (!navigator.mediaDevices) return fail(new Error("Recording needs a secure page: open it as localhost or over HTTPS."));
   let stream;
   try {
@@ -176,15 +177,14 @@ async function encodeWanted() {
 async function encodeClip(clip) {
   if (clip.encoding) return;
   const answer = await engine.encode(clip, Number(byId("bitrate").value));
-  if (clip === state.clip) takeEncoding(clip, answer);
+  if (clip === state.clip) takeEncoding(answer);
 }
 
-function takeEncoding(clip, encoding) {
+function takeEncoding(encoding) {
   const first = !state.encoding;
   state.encoding = encoding;
   player.replace(DECODED, encoding.buffer);
   if (first && !player.playing) player.select(DECODED);
-  byId("source-hint").textContent = clip.note || engine.another;
   showEncoding(encoding);
 }
 
@@ -310,7 +310,7 @@ byId("zoom-in").addEventListener("click", () => zoom(0.5));
 byId("zoom-out").addEventListener("click", () => zoom(2));
 byId("position").addEventListener("input", (event) => player.seek(Number(event.target.value)));
 byId("bitrate").addEventListener("input", bitrateMoved);
-byId("record").addEventListener("click", toggleRecording);
+byId("record").addEventListener("click", () => toggleRecording().catch(fail));
 byId("sample").addEventListener("click", loadSample);
 byId("choose").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", (event) => {
@@ -338,4 +338,5 @@ byId("source-hint").textContent = engine.hint;
 byId("file").accept = engine.accept;
 byId("privacy").textContent = engine.privacy;
 show(byId("promise"), engine.promise);
-loadModel().then(loadSample).catch(fail);
+const ready = loadModel();
+ready.then(() => state.loading || loadSample()).catch(fail); // what was dropped meanwhile goes before

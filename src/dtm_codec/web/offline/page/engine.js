@@ -14,6 +14,7 @@ export function createEngine(player, onProgress) {
   let page = null;
   let calls = 0;
   let clips = 0;
+  let known = 0; // the clip that the worker has analysed
 
   /** A call of worker.js, with its progress under `text`. */
   function ask(call, argument, text) {
@@ -75,7 +76,9 @@ export function createEngine(player, onProgress) {
       buffer: toBuffer(samples),
       image: picture(shown, peak ?? shown.peak),
       dtm,
-      wav: encodeWav(samples, layout.sampleRate),
+      get wav() {
+        return encodeWav(samples, layout.sampleRate);
+      },
     };
   }
 
@@ -89,7 +92,7 @@ export function createEngine(player, onProgress) {
     async describe() {
       page = await (await fetch(new URL("page.json", FOLDER))).json();
       await ask("open", page, "Loading the model …");
-      navigator.serviceWorker?.register(new URL("service-worker.js", FOLDER));
+      navigator.serviceWorker?.register(new URL("service-worker.js", FOLDER)).catch(() => {}); // all but offline works without
       return page;
     },
 
@@ -105,7 +108,10 @@ export function createEngine(player, onProgress) {
     },
 
     async encode({ id, samples, peak }, bitrate) {
-      return toEncoding(await ask("encode", { clip: id, samples, bitrate }, "Encoding and decoding …"), peak);
+      const argument = { clip: id, bitrate, samples: known === id ? null : samples };
+      const answer = await ask("encode", argument, "Encoding and decoding …");
+      known = id;
+      return toEncoding(answer, peak);
     },
   };
 }

@@ -2,7 +2,7 @@
 //
 // Messages: { id, call, argument } -> { id, value } or { id, error }, and { id, share } on the way.
 
-import { readClaimed, write } from "./codec/container.js";
+import { readUpTo, write } from "./codec/container.js";
 import { ModelError } from "./codec/errors.js";
 import { Model } from "./codec/model.js";
 import { readArrays } from "./codec/safetensors.js";
@@ -13,7 +13,7 @@ const KINDS = { float32: Float32Array, float64: Float64Array, int64: BigInt64Arr
 const MOST_THREADS = 4;
 
 let model = null;
-let sessions = null;
+let maxSeconds = 0;
 let analysed = { clip: null };
 
 const calls = {
@@ -28,15 +28,17 @@ const calls = {
     wasm.wasmPaths = { mjs: files.url("runtime/ort-wasm-simd-threaded.mjs") };
     wasm.wasmBinary = await files.bytes("runtime/ort-wasm-simd-threaded.wasm");
     wasm.numThreads = page.threads ?? (self.crossOriginIsolated ? Math.min(MOST_THREADS, navigator.hardwareConcurrency) : 1);
-    sessions = {};
-    for (const [name, { file }] of Object.entries(about.graphs)) {
-      sessions[name] = await ort.InferenceSession.create(await files.bytes(`model/${file}`), { executionProviders: ["wasm"] });
+    const graphs = Object.entries(about.graphs).map(([name, { file }]) => [name, files.bytes(`model/${file}`)]);
+    const sessions = {};
+    for (const [name, bytes] of graphs) {
+      sessions[name] = await ort.InferenceSession.create(await bytes, { executionProviders: ["wasm"] });
     }
+    maxSeconds = page.max_seconds;
     model = new Model(about, config, tokenModel, page, (name, inputs) => run(ort, about.graphs[name], sessions[name], inputs));
     return { threads: wasm.numThreads };
   },
 
-  /** { clip, samples, bitrate } -> an encoding; samples are analysed once for each clip. */
+  /** { clip, samples, bitrate } -> an encoding; a clip is analysed once, and its samples are needed only then. */
   async encode({ clip, samples, bitrate }, onShare) {
     const started = performance.now();
     if (analysed.clip !== clip) analysed = { clip, ...(await model.analyse(samples, (share) => onShare(0.4 * share))) };
@@ -50,7 +52,7 @@ const calls = {
   /** The bytes of a .dtm file -> an encoding */
   async decode(bytes, onShare) {
     const started = performance.now();
-    const utterance = readClaimed(bytes, model.tokenModel);
+    const utterance = readUpTo(maxSeconds, bytes, model.tokenModel);
     const decoded = await model.decode(utterance, onShare);
     return answer(utterance, bytes, decoded, { encode: 0, decode: performance.now() - started });
   },

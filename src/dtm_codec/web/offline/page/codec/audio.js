@@ -3,6 +3,7 @@
 import { AudioError } from "./errors.js";
 
 const ZEROS = 32; // of the sinc on each side of its centre
+const MOST_MEGABYTES = 128; // of a file: decoded, it takes many times as much
 const BETA = 12; // of the Kaiser window: 118 dB
 
 /** Band-limited to the lower of both rates, (T,) -> (round(T to / from),), at least one. A windowed sinc, the same in every
@@ -61,6 +62,10 @@ export function toMono(buffer) {
 
 /** A file that the browser decodes -> mono samples at `sampleRate`. */
 export async function readAudio(bytes, sampleRate) {
+  const megabytes = bytes.byteLength / 1e6;
+  if (megabytes > MOST_MEGABYTES) {
+    throw new AudioError(`The file has ${megabytes.toFixed(0)} MB; allowed: up to ${MOST_MEGABYTES} MB.`);
+  }
   const rate = storedRate(new Uint8Array(bytes)) ?? 48000;
   let buffer;
   try {

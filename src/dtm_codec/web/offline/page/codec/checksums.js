@@ -40,16 +40,24 @@ export function sha256(bytes) {
   for (let at = 0; at < blocks.length; at += 64) {
     for (let i = 0; i < 16; i++) words[i] = view.getUint32(at + 4 * i);
     for (let i = 16; i < 64; i++) {
-      const [x, y] = [words[i - 15], words[i - 2]];
+      const x = words[i - 15];
+      const y = words[i - 2];
       const s0 = turn(x, 7) ^ turn(x, 18) ^ (x >>> 3);
       const s1 = turn(y, 17) ^ turn(y, 19) ^ (y >>> 10);
       words[i] = words[i - 16] + s0 + words[i - 7] + s1;
     }
     let [a, b, c, d, e, f, g, h] = state;
     for (let i = 0; i < 64; i++) {
-      const first = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + ROUNDS[i] + words[i];
+      const first = (h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + ROUNDS[i] + words[i]) | 0;
       const second = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-      [h, g, f, e, d, c, b, a] = [g, f, e, (d + first) | 0, c, b, a, (first + second) | 0];
+      h = g; // one by one: arrays here would take most of the time
+      g = f;
+      f = e;
+      e = (d + first) | 0;
+      d = c;
+      c = b;
+      b = a;
+      a = (first + second) | 0;
     }
     [a, b, c, d, e, f, g, h].forEach((value, i) => (state[i] += value));
   }

@@ -6,7 +6,7 @@
 import { BitReader, BitWriter, packedBytes } from "./bits.js";
 import { crc32 } from "./checksums.js";
 import { BitstreamError } from "./errors.js";
-import { checkClaim, checkHeader, checkSignature, readHeader, writeHeader } from "./header.js";
+import { checkHeader, checkSignature, readHeader, writeHeader } from "./header.js";
 import { fixedMask, stepsOf } from "./layout.js";
 import { decodeMask, encodeMask } from "./mask_coder.js";
 import { MAX_FINGERPRINT, checkTokens, decodeTokens, encodeTokens } from "./token_coder.js";
@@ -85,13 +85,15 @@ function checkWidth(tokenModel, layout) {
   }
 }
 
-/** `read` for files of strangers: a few bytes that claim hours are refused before their mask is decoded. */
-export function readClaimed(bytes, tokenModel = null) {
-  const { header } = openHeader(bytes);
-  checkClaim(header, bytes.length);
-  const utterance = read(bytes, tokenModel);
-  checkClaim(header, bytes.length, utterance.codes.length);
-  return utterance;
+/** `read` for files of strangers: one that claims more than `maxSeconds` is refused before its mask is decoded. Of files
+ *  with more than 200 steps a second, the steps are counted: their seconds say little. */
+export function readUpTo(maxSeconds, bytes, tokenModel = null) {
+  const { layout, numSamples } = openHeader(bytes).header;
+  const seconds = Math.max(numSamples / layout.sampleRate, stepsOf(layout, numSamples) / 200);
+  if (seconds > maxSeconds) {
+    throw new BitstreamError(`a file of ${Math.ceil(seconds)} s; allowed on this page: up to ${maxSeconds} s`);
+  }
+  return read(bytes, tokenModel);
 }
 
 /** Header, fingerprint of the token statistics, and payload. */

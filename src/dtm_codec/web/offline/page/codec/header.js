@@ -1,7 +1,6 @@
 // What stands before the payload of a .dtm file (docs/bitstream.md, section 2).
 
 import { BitstreamError } from "./errors.js";
-import { stepsOf } from "./layout.js";
 
 const MAGIC = [0x44, 0x54, 0x4d]; // "DTM"
 const VERSION = 2;
@@ -102,17 +101,6 @@ export function readHeader(bytes) {
   const maskBytes = flags & MASK_CODED ? number() : null;
   const header = checkHeader({ layout, numSamples, modelId, maskBytes, tokensCoded: Boolean(flags & TOKENS_CODED) });
   return { header, length: at };
-}
-
-/** How much audio a few bytes may claim: as bitstream/claims.py, which says why. */
-export function checkClaim(header, fileBytes, tokens = null) {
-  const claimed = Math.max(header.numSamples / header.layout.sampleRate, stepsOf(header.layout, header.numSamples) / 200);
-  const allowed = 600 + Math.min(fileBytes / 4, tokens ?? Infinity);
-  if (claimed > allowed) {
-    throw new BitstreamError(
-      `${fileBytes} bytes that claim ${(claimed / 3600).toFixed(2)} hours; allowed: ${(allowed / 3600).toFixed(2)} hours`,
-    );
-  }
 }
 
 /** Seven bits a byte, the lowest first; the high bit says that more follow. */

@@ -134,7 +134,7 @@ export class Model {
     for (const [start, end] of blocks(steps, this.block)) {
       const inputs = { y: y.subarray(start * dim, end * dim) };
       if (this.about.graphs.pitch) {
-        inputs.positions = BigInt64Array.from(counted(end).slice(start), BigInt);
+        inputs.positions = BigInt64Array.from(counted(end - start, start), BigInt);
         inputs.hertz = await this.run("pitch", { y: inputs.y });
         inputs.phase = this.#phases(inputs.hertz, pulses);
         pulses = { hertz: inputs.hertz.at(-1), phase: inputs.phase.at(-1) };
@@ -176,8 +176,8 @@ function normalised(sum, steps, hop) {
   return samples;
 }
 
-/** 0, 1, 2 ... */
-const counted = (count) => Array.from({ length: count }, (_, i) => i);
+/** start, start + 1 ... */
+const counted = (count, start = 0) => Array.from({ length: count }, (_, i) => start + i);
 
 /** [start, end] of every `size` of `count`. */
 function* blocks(count, size) {
