@@ -44,6 +44,10 @@ test: $(INSTALLED_ALL)  ## all tests; those in a browser where Chromium and its 
 test-web: $(INSTALLED_ALL)  ## the pages: servers, hostile input, a real browser
 	$(BIN)/python -m pytest tests/web
 
+.PHONY: page
+page: $(INSTALLED)  ## the page that codes speech in the browser, as a folder for any web server: build/page
+	$(BIN)/dtm-codec page -o build/page
+
 .PHONY: lint
 lint: $(INSTALLED_ALL)  ## ruff and mypy
 	$(BIN)/ruff check

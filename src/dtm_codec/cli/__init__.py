@@ -54,7 +54,7 @@ _register("Corpus", corpus.tokenize, corpus.detokenize)
 _register("Training", train.train, train.export, train.prepare, train.shard)
 _register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.bench)
 app.add_typer(recipe.app, name="recipe", rich_help_panel="Evaluation")
-_register("Web", web.serve)
+_register("Web", web.serve, web.page)
 app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 
 
