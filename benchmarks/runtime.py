@@ -101,10 +101,10 @@ def main() -> None:
                 result.samples += difference.size
                 result.far_samples += int((difference > 1e-3).sum())
     print(f"{arguments.model}: {len(utterances)} utterances, twice, {seconds:.0f} s of speech in all, one thread\n")
-    print(
-        "| backend | other steps | other tokens | of | same masks | audio, at most | beyond 1e-3 | encode RTF | decode RTF |"
-    )
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    counted = ("other steps", "other tokens", "of", "same masks", "audio, at most", "beyond 1e-3")
+    columns = (*counted, "encode RTF", "decode RTF")
+    print(f"| backend | {' | '.join(columns)} |")
+    print(f"|---|{'--:|' * len(columns)}")
     for name, result in results.items():
         times = " | ".join(f"{result.seconds[part] / seconds:.4f}" for part in ("encode", "decode"))
         far = f"{100 * result.far_samples / result.samples:.3f} %"
