@@ -243,7 +243,7 @@ def model_id_of(config: CodecConfig, tensors: Mapping[str, Array]) -> str:
     for name in sorted(tensors):
         values = np.ascontiguousarray(tensors[name], dtype_of(name).newbyteorder("<"))
         digest.update(f"{name} torch.{dtype_of(name)} {list(values.shape)}".encode())
-        digest.update(values.tobytes())
+        digest.update(values.data)
     return f"{config.name}:{digest.hexdigest()[:8]}"
 
 

@@ -18,6 +18,9 @@ IR_VERSION = 8
 MAX_BYTES = (1 << 31) - (1 << 20)
 """A protobuf message has less than 2 GB."""
 
+SHARED = 1024
+"""Numbers of a constant up to which it is compared with those that are there."""
+
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 """How weights are stored. fp32: as they are computed with. fp16: in half the space, computed with in 32 bits. int8: the
 matrices in 8 bits, multiplied with activations that are rounded to 8 bits on the way."""
@@ -70,9 +73,9 @@ class Graph:
         return names
 
     def constant(self, values: npt.ArrayLike, dtype: str = "float32") -> str:
-        """A small or computed tensor; the same one is stored once."""
+        """A small or computed tensor; a small one that comes again is stored once."""
         array = np.asarray(values, dtype)
-        key = (dtype, array.shape, array.tobytes())
+        key = (dtype, array.shape, array.tobytes() if array.size <= SHARED else len(self._constants))
         if key not in self._constants:
             self._constants[key] = self._store(f"constant_{len(self._constants)}", array)
         return self._constants[key]
