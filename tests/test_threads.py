@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dtm_codec import DTMCodec, threads
+from dtm_codec import threads
+from dtm_codec.cli import options
 from dtm_codec.runtime.backend import OnnxBackend
 from dtm_codec.threads import Load
 
@@ -26,11 +27,10 @@ def test_threads_are_as_many_as_others_leave_free(
 def test_a_users_number_of_threads_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setattr(torch, "set_num_threads", lambda number: pytest.fail(f"{number} threads"))
-    DTMCodec.from_pretrained(backend="torch").backend.use_threads(2)
-    chosen = DTMCodec.from_pretrained(backend="onnx").backend
-    chosen.use_threads(2)
-    assert isinstance(chosen, OnnxBackend)
-    assert chosen.threads == 3
+    options.load_codec(None, backend="torch")
+    backend = options.load_codec(None, backend="onnx").backend
+    assert isinstance(backend, OnnxBackend)
+    assert backend.threads == 3
 
 
 def test_work_at_low_priority_and_other_cores_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from .backend import Backend
 from .config import CodecConfig
@@ -14,8 +14,6 @@ from .optional import import_optional
 
 if TYPE_CHECKING:
     from .network import Network
-
-BackendName: TypeAlias = Literal["torch", "onnx", "onnx-int8"]
 
 
 def check_device(device: str) -> None:

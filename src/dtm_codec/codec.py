@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from . import hub, piecewise
 from .backend import Backend, Floats
-from .backends import BackendName, load_backend, torch_network, untrained
+from .backends import load_backend, torch_network, untrained
 from .bitstream.token_coder import TokenModel
-from .config import Bitrates, CodecConfig, SelectorConfig
+from .config import BackendName, Bitrates, CodecConfig, SelectorConfig
 from .encoded import Encoded, Layout, Mode
 from .errors import ModelError
 from .files import write_atomically

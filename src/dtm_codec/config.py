@@ -26,6 +26,8 @@ Stage2Positions = Literal["time", "rank"]
 Head = Literal["istft", "source-filter"]
 QuantizerKind = Literal["vq", "fsq"]
 Stack = Literal["enc1", "enc2", "dec1", "dec2"]
+BackendName = Literal["torch", "onnx", "onnx-int8"]
+"""What computes a network: PyTorch or onnxruntime, the latter also with matrices in 8 bits."""
 
 STACKS: tuple[Stack, ...] = ("enc1", "enc2", "dec1", "dec2")
 

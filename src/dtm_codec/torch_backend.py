@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -118,9 +117,7 @@ class TorchBackend:
         self.network.to(device)
 
     def use_threads(self, threads: int) -> None:
-        """`OMP_NUM_THREADS` goes before."""
-        if "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         # A view of what the caller holds. Frames are views that overlap, which torch takes only as a copy.

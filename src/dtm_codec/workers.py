@@ -64,8 +64,9 @@ def _become_worker(start: Callable[[], Callable[[Any], Any]], threads: int, watc
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[variable] = str(threads)  # read when torch and numba are loaded, next
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow down whoever else is at work
-    if "torch" in sys.modules:  # then it has read the variables already
-        sys.modules["torch"].set_num_threads(threads)
+    torch = sys.modules.get("torch")
+    if torch is not None:  # then it has read the variables already
+        torch.set_num_threads(threads)
     try:
         _work = start()
     except DTMCodecError as error:  # a pool would only say that its worker broke

@@ -19,9 +19,8 @@ from . import batch, jobs, options, streams
 from .facts import FileFacts, facts_of, latency_text
 
 if TYPE_CHECKING:
-    from ..backends import BackendName
     from ..codec import DTMCodec
-    from ..config import CodecConfig
+    from ..config import BackendName, CodecConfig
     from ..speech.audio import Samples
 
 DTM = ".dtm"

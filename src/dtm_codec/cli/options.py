@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
 from .. import threads
-from ..backends import BackendName
-from ..config import SelectorName
+from ..config import BackendName, SelectorName
 from ..errors import ConfigError
 from ..specs import whole_number
 
@@ -146,7 +146,8 @@ def load_codec(
     if backend is None and device == "cpu" and not in_torch and runs_in_onnx(loaded):
         backend = "onnx"
     codec = DTMCodec.from_loaded(loaded, device, backend)
-    codec.backend.use_threads(threads.free_cores(began))
+    if "OMP_NUM_THREADS" not in os.environ:
+        codec.backend.use_threads(threads.free_cores(began))
     return codec
 
 

@@ -14,7 +14,7 @@ from ..optional import import_optional
 from . import options
 
 if TYPE_CHECKING:
-    from ..backends import BackendName
+    from ..config import BackendName
     from ..preferences import PairResult
     from ..ratings import RatingResults
     from ..web.demo import Demo

@@ -81,6 +81,7 @@ def bench(
     for system in built:
         if isinstance(system, DTM):
             use_selector(system.codec, system.selector)  # where the clock can see it
+            system.codec.backend.use_threads(1)
     clocks = [SelectorClock(s.codec.backend.selector) if isinstance(s, DTM) else None for s in built]
     times = np.zeros((rounds, len(built), 2))
     shares = np.zeros((rounds, len(built)))

@@ -29,13 +29,12 @@ class OnnxBackend:
 
     def __init__(self, config: CodecConfig, tensors: dict[str, Array], name: str = "onnx") -> None:
         check_has_graphs(config)
-        import_optional("onnxruntime", "onnx")
+        import_optional("onnxruntime")
         self.name, self.config, self.selector = name, config, build(config.selector)
         self.tau = float(tensors[TAU])
         self._tensors, self._precision = tensors, PRECISIONS[name]
         wished = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        self._wished = int(wished) if wished.isdigit() and int(wished) else None
-        self.threads = self._wished or available_cores()
+        self.threads = int(wished) if wished.isdigit() and int(wished) else available_cores()
         self._sessions: dict[str, Any] = {}
 
     def use_selector(self, config: CodecConfig, selector: Selector) -> None:
@@ -84,8 +83,7 @@ class OnnxBackend:
             raise ModelError(f"device = {device!r} without torch; allowed: 'cpu'")
 
     def use_threads(self, threads: int) -> None:
-        """`OMP_NUM_THREADS` goes before."""
-        if self._wished is None and threads != self.threads:
+        if threads != self.threads:
             self.threads = threads
             self._sessions.clear()
 

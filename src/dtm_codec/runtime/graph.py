@@ -95,17 +95,22 @@ class Graph:
         """
         if self.precision == "int8" and not exact:
             product = self._rounded_product(x, name, scale)
-        else:
-            weight = self.add("Transpose", self.weight(f"{name}.weight"), perm=(1, 0))  # folded when it is loaded
+        elif self.precision == "fp16":  # folded when it is loaded
+            weight = self.add("Transpose", self.weight(f"{name}.weight"), perm=(1, 0))
             product = self.add("MatMul", x, weight if scale is None else self.mul(weight, self.weight(scale)))
+        else:
+            product = self.add("MatMul", x, self._store(f"{name}.weight", self._matrix(name, scale)))
         bias = f"{name}.bias"
         return self.plus(product, self.weight(bias)) if bias in self._weights else product
 
+    def _matrix(self, name: str, scale: str | None) -> Array:
+        """(in, out)"""
+        matrix = self._weights[f"{name}.weight"].astype(np.float32).T
+        return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)
+
     def _rounded_product(self, x: str, name: str, scale: str | None) -> str:
         """Weights with a step of their own for each output, activations with one for all that are given."""
-        weight = self._weights[f"{name}.weight"].astype(np.float32).T
-        if scale is not None:
-            weight = weight * self._weights[scale].astype(np.float32)
+        weight = self._matrix(name, scale)
         step = np.maximum(np.abs(weight).max(axis=0), 1e-12) / 127
         rounded = self._store(f"{name}.weight", np.round(weight / step).astype(np.int8))
         names = [f"Rounded_{len(self._nodes)}_{part}" for part in ("values", "step", "zero")]
