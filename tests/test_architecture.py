@@ -30,7 +30,7 @@ GROUND = {
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "piecewise", "hub", "live", "refinement"}
+CORE = {"batches", "codec", "features", "hub", "live", "network", "piecewise", "refinement"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

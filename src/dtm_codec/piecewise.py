@@ -159,9 +159,15 @@ class Statistics:
         return [self._values[start:end] for start, end in zip(self._starts, ends, strict=True)]
 
 
-def quantize(network: Network, z1: Iterable[Tensor], mask: Tensor, lengths: tuple[int, ...]) -> Iterator[Tensor]:
-    """Codes of the kept steps, in pieces. z1: (S, D) each, mask: (sum N,); lengths: N of each utterance"""
+def stage2(network: Network, z1: Iterable[Tensor], mask: Tensor, lengths: tuple[int, ...]) -> Iterator[Tensor]:
+    """z2 of the kept steps, in pieces. z1: (S, D) each, mask: (sum N,); lengths: N of each utterance"""
     for z2, _ in in_pieces(network.enc2, _kept(network, z1, mask, lengths), network.piece):
+        yield z2
+
+
+def quantize(network: Network, z1: Iterable[Tensor], mask: Tensor, lengths: tuple[int, ...]) -> Iterator[Tensor]:
+    """Codes of the kept steps, in pieces; arguments as for `stage2`."""
+    for z2 in stage2(network, z1, mask, lengths):
         yield network.quantizer.encode(z2)
 
 
