@@ -98,7 +98,7 @@ def test_tokens_of_two_models_or_none_make_no_batch(codec: DTMCodec, padded: tor
     encoded = codec.encode(padded[0].numpy(), 16_000)
     with pytest.raises(ModelError, match="0 utterances"):
         TokenBatch.from_encoded([])
-    with pytest.raises(ModelError, match="'other:00000000'.*one model and layout"):
+    with pytest.raises(ModelError, match=r"'other:00000000'.*one model and layout"):
         TokenBatch.from_encoded([encoded, replace(encoded, model_id="other:00000000")])
     other = TokenBatch.from_encoded([replace(encoded, model_id="other:00000000")])
     with pytest.raises(ModelError, match=r"encoded by model 'other:00000000'"):

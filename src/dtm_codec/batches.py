@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -109,14 +109,15 @@ class TokenBatch:
         return mask
 
     def to(self, device: str | torch.device) -> TokenBatch:
-        return replace(self, **{name: tensor.to(device) for name, tensor in self._tensors().items()})
+        return self._each(lambda tensor: tensor.to(device))
 
     def pin_memory(self) -> TokenBatch:
         """For `DataLoader(pin_memory=True)`."""
-        return replace(self, **{name: tensor.pin_memory() for name, tensor in self._tensors().items()})
+        return self._each(Tensor.pin_memory)
 
-    def _tensors(self) -> dict[str, Tensor]:
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+    def _each(self, change: Callable[[Tensor], Tensor]) -> TokenBatch:
+        tensors = (self.codes, self.durations, self.lengths, self.num_samples)
+        return TokenBatch(*map(change, tensors), model_id=self.model_id, layout=self.layout)
 
 
 def signals(audio: Tensor, lengths: Tensor | None) -> list[npt.NDArray[np.float32]]:
@@ -125,7 +126,11 @@ def signals(audio: Tensor, lengths: Tensor | None) -> list[npt.NDArray[np.float3
         audio = audio[:, 0]
     if audio.dim() != 2 or not audio.numel():
         raise AudioError(f"a batch of shape {tuple(audio.shape)}; allowed: (B, T) or (B, 1, T), not empty")
-    sizes = [audio.shape[1]] * len(audio) if lengths is None else check_lengths(lengths, *audio.shape, "samples")
+    sizes = (
+        [audio.shape[1]] * len(audio)
+        if lengths is None
+        else check_lengths(lengths, len(audio), audio.shape[1], "samples")
+    )
     return [row[:size].detach().cpu().float().numpy() for row, size in zip(audio, sizes, strict=True)]
 
 
