@@ -21,6 +21,7 @@ GROUND = {
     "grouping",
     "layout",
     "locks",
+    "model_card",
     "optional",
     "specs",
     "speech",
@@ -30,7 +31,7 @@ GROUND = {
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"batches", "codec", "features", "hub", "live", "network", "piecewise", "refinement"}
+CORE = {"batches", "codec", "features", "hub", "live", "network", "piecewise", "refinement", "remote_code", "sharing"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

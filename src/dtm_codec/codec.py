@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from . import batches, hub, piecewise
+from . import batches, hub, piecewise, sharing
 from .batches import AudioBatch, TokenBatch
 from .bitstream.token_coder import TokenModel
 from .config import Bitrates, CodecConfig, SelectorConfig
@@ -351,7 +351,7 @@ class DTMCodec:
     @classmethod
     @torch.inference_mode(False)
     def from_pretrained(cls, name_or_folder: str | PathLike[str] = hub.DEFAULT_MODEL, device: str = "cpu") -> DTMCodec:
-        """Load a bundled model by name, a folder, a hub id 'owner/name', or 'random:PRESET' (untrained)."""
+        """Load a bundled model by name, a folder, a hub id 'owner/name[@revision]', or 'random:PRESET' (untrained)."""
         hub.check_device(device)
         loaded = hub.load(name_or_folder)
         with torch.random.fork_rng(devices=[]):
@@ -365,9 +365,42 @@ class DTMCodec:
         codec._identity = (codec._weights_version(), loaded.model_id)
         return codec
 
-    def save_pretrained(self, folder: str | PathLike[str], dtype: torch.dtype = torch.float32) -> str:
-        """Write weights, configuration and token statistics into `folder`; returns the model id of what was written."""
-        return hub.save(self.network, self.token_model, folder, dtype, self.trained_bitrates)
+    def save_pretrained(
+        self, folder: str | PathLike[str], dtype: torch.dtype = torch.float32, *, transformers: bool = False
+    ) -> str:
+        """Write weights, configuration and token statistics into `folder`; returns the model id of what was written.
+
+        transformers: add what `AutoModel.from_pretrained(folder, trust_remote_code=True)` needs."""
+        return hub.save(self.network, self.token_model, folder, dtype, self.trained_bitrates, transformers=transformers)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        license: str | None = None,
+        notes: str = "",
+        commit_message: str = "A DTM-Codec",
+        dtype: torch.dtype = torch.float32,
+        api: Any = None,
+    ) -> str:
+        """Upload to the Hugging Face hub, where `from_pretrained(repo_id)` finds it; returns the commit's address.
+
+        license, notes: for the model card, such as 'cc-by-4.0' and what it was trained on, in Markdown. A card that is
+        there already stays. api: a `huggingface_hub.HfApi` of your own
+        """
+        return sharing.push(
+            self,
+            repo_id,
+            private=private,
+            token=token,
+            license=license,
+            notes=notes,
+            message=commit_message,
+            dtype=dtype,
+            api=api,
+        )
 
     def to(self, device: str | torch.device) -> DTMCodec:
         self.network.to(device)

@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from . import remote_code
 from .bitstream.token_coder import TokenModel
 from .config import BITRATES, PRESETS, Bitrates, CodecConfig, preset, read_model_config
 from .errors import ModelError
@@ -90,7 +91,7 @@ def find(name: str) -> Path:
     if Path(name).is_dir():
         return Path(name)
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return _download(name)
+        return download(name)
     known = ", ".join(map(repr, bundled)) or "none bundled yet"
     raise ModelError(
         f"no model {name!r}; known: {known}, a folder, a hub id 'owner/name', "
@@ -98,13 +99,17 @@ def find(name: str) -> Path:
     )
 
 
-def _download(hub_id: str) -> Path:
+def download(hub_id: str, **options: Any) -> Path:
+    """The folder of a model on the hub, 'owner/name' or 'owner/name@revision'. options: of `snapshot_download`"""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise ModelError(f"no folder {hub_id!r}; to look for it on the hub: pip install 'dtm-codec[hub]'") from None
+    repository, _, revision = hub_id.partition("@")
+    if revision:
+        options["revision"] = revision
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE]))
+        return Path(snapshot_download(repository, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE], **options))
     except Exception as error:  # whatever the network or the hub answers, the user gets one line
         raise ModelError(f"no folder and no model on the hub: {hub_id!r} ({type(error).__name__})") from None
 
@@ -193,8 +198,10 @@ def save(
     folder: str | PathLike[str],
     dtype: torch.dtype,
     bitrates: Bitrates | None = None,
+    *,
+    transformers: bool = False,
 ) -> str:
-    """Write a model folder and return the id of what was written."""
+    """Write a model folder and return the id of what was written. transformers: so that it too can load the folder"""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     weights = _stored(network, dtype)
@@ -203,8 +210,16 @@ def save(
     # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
     write_atomically(path / WEIGHTS_FILE, safetensors.torch.save(weights | statistics))
     values = network.config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
-    write_atomically(path / CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
+    if transformers:
+        _write_json(path / "preprocessor_config.json", remote_code.preprocessor(network.config.sample_rate))
+        for name, code in remote_code.code().items():
+            write_atomically(path / name, code)
+    _write_json(path / CONFIG_FILE, remote_code.configuration(values) if transformers else values)
     return _model_id(network.config, weights)
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 def identify(network: Network) -> str:
