@@ -116,8 +116,8 @@ class TokenBatch:
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> TokenBatch:
-        tensors = (self.codes, self.durations, self.lengths, self.num_samples)
-        return TokenBatch(*map(change, tensors), model_id=self.model_id, layout=self.layout)
+        codes, durations, lengths = change(self.codes), change(self.durations), change(self.lengths)
+        return TokenBatch(codes, durations, lengths, change(self.num_samples), self.model_id, self.layout)
 
 
 def signals(audio: Tensor, lengths: Tensor | None) -> list[npt.NDArray[np.float32]]:

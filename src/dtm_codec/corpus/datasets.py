@@ -117,7 +117,8 @@ class TokenStream(IterableDataset[Row]):
         self._shards = _Shards(source)
         self._buffer, self._seed, self._equal = shuffle_buffer, seed, equal_shares
         self._place = None if rank is None or world_size is None else (rank, world_size)
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # workers that persist see it change
+        self._epoch = torch.zeros((), dtype=torch.int64)
+        self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that persist see it change
 
     @property
     def model_id(self) -> str:

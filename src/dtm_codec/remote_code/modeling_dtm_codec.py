@@ -88,7 +88,9 @@ class DTMCodecModel(PreTrainedModel):  # type: ignore[misc]
         codec = DTMCodec.from_pretrained(folder, device)
         if config is None:
             config = DTMCodecConfig.from_pretrained(folder)
-        return cls(config, codec).eval()
+        model = cls(config, codec)
+        model.eval()
+        return model
 
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
         """The folder that it came from: transformers and `DTMCodec.from_pretrained` both load it."""
@@ -144,5 +146,7 @@ class DTMCodecModel(PreTrainedModel):  # type: ignore[misc]
     def forward(self, input_values: Tensor, padding_mask: Tensor | None = None, **rate: Any) -> DTMCodecOutput:
         """There and back. rate: as for `encode`"""
         encoded = self.encode(input_values, padding_mask, **rate)
+        assert encoded.audio_codes is not None
+        assert encoded.durations is not None
         decoded = self.decode(encoded.audio_codes, encoded.durations, encoded.code_lengths, encoded.num_samples)
         return DTMCodecOutput(**(encoded | decoded))
