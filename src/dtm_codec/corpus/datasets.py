@@ -55,7 +55,7 @@ class _Shards:
 
 
 class TokenDataset(Dataset[Row]):
-    """Rows by number. All are held in memory as they lie in the files, 0.7 MB an hour of speech at 50 tokens a second;
+    """Rows by number. All are held in memory as they lie in the files, 0.8 MB an hour of speech at 50 tokens a second;
     `TokenStream` is for corpora that do not fit."""
 
     def __init__(self, source: str | PathLike[str]) -> None:
