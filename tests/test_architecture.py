@@ -31,7 +31,7 @@ GROUND = {
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"batches", "codec", "features", "hub", "live", "network", "piecewise", "refinement", "remote_code", "sharing"}
+CORE = {"batches", "codec", "hub", "live", "network", "piecewise", "refinement", "remote_code", "research", "sharing"}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {

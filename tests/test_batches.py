@@ -127,16 +127,14 @@ def test_features_are_what_the_quantizer_was_given(name: str, speech: np.ndarray
     z1, z2, encoded = codec.features(speech, 16_000)
     assert encoded == codec.encode(speech, 16_000)
     assert (z1.shape, z2.shape) == ((encoded.mask.size, 32), (encoded.codes.size, 32))
-    assert torch.equal(codec.network.quantizer.encode(z2), torch.from_numpy(encoded.codes))
-    assert torch.allclose(z1, codec.stage1(speech, 16_000))
+    with torch.inference_mode():
+        assert codec.network.quantizer.encode(torch.from_numpy(z2)).tolist() == encoded.codes.tolist()
+    assert np.allclose(z1, codec.stage1(speech, 16_000), atol=1e-5)
 
 
-def test_features_follow_the_rate_and_can_train_a_probe(codec: DTMCodec, speech: np.ndarray) -> None:
+def test_features_follow_the_rate(codec: DTMCodec, speech: np.ndarray) -> None:
     sparse = codec.features(torch.from_numpy(speech), 16_000, token_rate=10)
     assert len(sparse.z2) == sparse.encoded.codes.size == 20
-    probe = torch.nn.Linear(32, 2)
-    probe(sparse.z2).sum().backward()
-    assert probe.weight.grad is not None
 
 
 def test_the_codebook_has_a_vector_for_every_code(speech: np.ndarray) -> None:
@@ -145,5 +143,6 @@ def test_the_codebook_has_a_vector_for_every_code(speech: np.ndarray) -> None:
     assert codebook.shape == (16_384, codec.config.quantizer.dim)
     assert np.allclose(np.linalg.norm(codebook, axis=1), 1, atol=1e-5)
     encoded = codec.encode(speech, 16_000)
-    projected = torch.from_numpy(codebook[encoded.codes]) @ codec.network.quantizer.project_out.weight.T
-    assert torch.allclose(projected + codec.network.quantizer.project_out.bias, codec.embed(encoded), atol=1e-4)
+    project = codec.network.quantizer.project_out
+    projected = codebook[encoded.codes] @ project.weight.numpy().T + project.bias.numpy()
+    assert np.allclose(projected, codec.embed(encoded), atol=1e-4)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from .config import PRESETS, CodecConfig, QuantizerConfig, SelectorConfig, preset
     from .encoded import Encoded, Layout
     from .errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
-    from .features import Features
+    from .research import Features
 
 __version__ = "0.2.0"
 
 _HOME = {
     "DTMCodec": "codec",
-    "Features": "features",
+    "Features": "research",
     **dict.fromkeys(("AudioBatch", "TokenBatch"), "batches"),
     **dict.fromkeys(("PRESETS", "CodecConfig", "QuantizerConfig", "SelectorConfig", "preset"), "config"),
     **dict.fromkeys(("Encoded", "Layout"), "encoded"),

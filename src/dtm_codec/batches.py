@@ -134,8 +134,9 @@ def signals(audio: Tensor, lengths: Tensor | None) -> list[npt.NDArray[np.float3
     return [row[:size].detach().cpu().float().numpy() for row, size in zip(audio, sizes, strict=True)]
 
 
-def padded_audio(utterances: Sequence[npt.NDArray[np.float32]]) -> AudioBatch:
-    return AudioBatch(_padded(utterances, 0)[:, None], torch.tensor([x.size for x in utterances]))
+def padded_audio(utterances: Sequence[npt.NDArray[np.float32]], device: torch.device) -> AudioBatch:
+    lengths = torch.tensor([x.size for x in utterances])
+    return AudioBatch(_padded(utterances, 0)[:, None].to(device), lengths.to(device))
 
 
 def check_lengths(lengths: Tensor, number: int, longest: int, of: str) -> list[int]:

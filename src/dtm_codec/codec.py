@@ -11,20 +11,18 @@ from dataclasses import asdict, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from . import batches, hub, piecewise, sharing
-from .batches import AudioBatch, TokenBatch
+from . import hub, piecewise
 from .bitstream.token_coder import TokenModel
 from .config import Bitrates, CodecConfig, SelectorConfig
 from .encoded import Encoded, Layout, Mode
 from .errors import ModelError, RateError
-from .features import Features, features_of
 from .files import write_atomically
 from .grouping import grouped
 from .live.decoder import StreamDecoder
@@ -35,9 +33,10 @@ from .live.thinning import StreamThinner
 from .network import Network
 from .piecewise import Sound, Stage1, Statistics
 from .rate.calibration import calibrate
-from .rate.request import EncodeOptions, RateRequest
+from .rate.request import RateRequest
 from .rate.thinning import thinned
 from .refinement import Refiner, check_effort
+from .research import Research
 from .selectors import Selector, build
 from .selectors.stride import Stride
 from .speech.audio import (
@@ -51,9 +50,6 @@ from .speech.audio import (
     resample,
     stream_audio,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack  # of typing from Python 3.11 on
 
 OnProgress: TypeAlias = Callable[[float], None]
 """Is told how much is done, 0 ... 1."""
@@ -69,7 +65,7 @@ def _unwatched(done: float) -> None:
     """For callers who do not ask how much is done."""
 
 
-class DTMCodec:
+class DTMCodec(Research):
     """A speech codec whose tokens come where speech changes."""
 
     def __init__(self, config: CodecConfig) -> None:
@@ -214,30 +210,6 @@ class DTMCodec:
         for index, block in piecewise.synthesize(self.network, codes, mask, tuple(e.mask.size for e in group)):
             yield index, block.cpu().numpy()
 
-    # Padded batches
-
-    def encode_batch(
-        self,
-        audio: Tensor,
-        lengths: Tensor | None = None,
-        *,
-        sample_rate: int | None = None,
-        **options: Unpack[EncodeOptions],
-    ) -> TokenBatch:
-        """A padded batch of speech to a padded batch of tokens, each utterance as if it were alone.
-
-        audio: (B, T) or (B, 1, T). lengths: (B,) samples of each; without it, all are T long. sample_rate: of the
-        audio; the model's if not given. options: of `encode`
-        """
-        rate = self.config.sample_rate if sample_rate is None else sample_rate
-        encoded = self.encode(batches.signals(audio, lengths), rate, **options)
-        return TokenBatch.from_encoded(encoded).to(audio.device)
-
-    def decode_batch(self, batch: TokenBatch) -> AudioBatch:
-        """The other way: audio (B, 1, T_max) at the model's rate, and how many samples of each row are speech."""
-        decoded = batches.padded_audio(self.decode(batch.to_encoded()))
-        return AudioBatch(*(tensor.to(batch.codes.device) for tensor in decoded))
-
     @torch.inference_mode()
     def embed(self, encoded: Encoded) -> Tensor:
         """Quantized embeddings z2_hat of an utterance, as probes of its content use them. -> (K, D)"""
@@ -256,18 +228,6 @@ class DTMCodec:
         statistics = Statistics(self.network.selector)
         self._stage1(audio, sample_rate).show(self.config.selector.features, statistics)
         return statistics.of_utterances()[0]
-
-    def features(
-        self, audio: npt.NDArray[Any] | Tensor, sample_rate: int, **options: Unpack[EncodeOptions]
-    ) -> Features:
-        """z1 at every step and z2 at the kept ones, before it is quantized, of one utterance. options: of `encode`"""
-        encoded = self.encode(audio, sample_rate, **options)
-        return features_of(self.network, resample(as_mono(audio), sample_rate, self.config.sample_rate), encoded)
-
-    @property
-    def codebook(self) -> npt.NDArray[np.float32]:
-        """What each code stands for, before it is projected to the network's width. -> (V, d)"""
-        return self.network.quantizer.vectors().cpu().numpy()
 
     def _stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Stage1:
         signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
@@ -370,37 +330,9 @@ class DTMCodec:
     ) -> str:
         """Write weights, configuration and token statistics into `folder`; returns the model id of what was written.
 
-        transformers: add what `AutoModel.from_pretrained(folder, trust_remote_code=True)` needs."""
-        return hub.save(self.network, self.token_model, folder, dtype, self.trained_bitrates, transformers=transformers)
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        license: str | None = None,
-        notes: str = "",
-        commit_message: str = "A DTM-Codec",
-        dtype: torch.dtype = torch.float32,
-        api: Any = None,
-    ) -> str:
-        """Upload to the Hugging Face hub, where `from_pretrained(repo_id)` finds it; returns the commit's address.
-
-        license, notes: for the model card, such as 'cc-by-4.0' and what it was trained on, in Markdown. A card that is
-        there already stays. api: a `huggingface_hub.HfApi` of your own
+        transformers: add what `AutoModel.from_pretrained(folder, trust_remote_code=True)` needs.
         """
-        return sharing.push(
-            self,
-            repo_id,
-            private=private,
-            token=token,
-            license=license,
-            notes=notes,
-            message=commit_message,
-            dtype=dtype,
-            api=api,
-        )
+        return hub.save(self.network, self.token_model, folder, dtype, self.trained_bitrates, transformers=transformers)
 
     def to(self, device: str | torch.device) -> DTMCodec:
         self.network.to(device)

@@ -5,25 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TypedDict
 
-from ..config import SelectorConfig
 from ..errors import RateError
 from ..layout import Layout
 from .calibration import tokens_for_bitrate, tokens_for_token_rate
 
 TOLERANCE = 0.02
 """A fixed-rate codec has few rates; a request must be this close to one of them."""
-
-
-class EncodeOptions(TypedDict, total=False):
-    """What `DTMCodec.encode` can be asked for, by name; its relatives hand it on."""
-
-    bitrate: float | None
-    token_rate: float | None
-    tau: float | None
-    selector: str | SelectorConfig | None
-    effort: int
 
 
 @dataclass(frozen=True)
