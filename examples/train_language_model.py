@@ -80,6 +80,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self, codebook: np.ndarray, size: Size = Size()) -> None:  # noqa: B008 (frozen)
         super().__init__()
+        self.size = size
         codes, features = len(codebook), _features(codebook)
         self.register_buffer("vectors", features)  # (V, F)
         members = neighbourhoods(codebook)
@@ -218,6 +219,7 @@ def train(model: LanguageModel, rows: TokenDataset, options: argparse.Namespace)
             minutes = (time.perf_counter() - started) / 60
             print(f"step {step}, {minutes:.1f} min, {seen} tokens: {bits[0]:.2f} + {bits[1]:.2f} bits", flush=True)
             spent = []
+            torch.save({"size": asdict(model.size), "weights": model.state_dict()}, options.output / "lm.pt")
 
 
 # What held-out speech costs
@@ -316,21 +318,19 @@ def main() -> None:
     parser.add_argument("--continuations", type=int, default=3)
     options = parser.parse_args()
 
+    options.output.mkdir(parents=True, exist_ok=True)
     rows = tokenized(options.speech, options.output / "tokens", options.bitrate)
     held_out = [row.encoded for row in tokenized(options.held_out, options.output / "held-out", options.bitrate)]
     codec = DTMCodec.from_pretrained()
     if {rows.model_id, *(encoded.model_id for encoded in held_out)} != {codec.model_id}:
         raise SystemExit(f"tokens of {rows.model_id} and {held_out[0].model_id}; allowed: {codec.model_id}")
     torch.manual_seed(0)
-    model, size = LanguageModel(codec.codebook), Size()
+    model = LanguageModel(codec.codebook)
     hours = sum(row.encoded.duration_s for row in rows) / 3600
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{len(rows)} utterances, {hours:.2f} h; {parameters / 1e6:.2f} M parameters", flush=True)
     train(model.train(), rows, options)
     model.eval()
-    torch.save(
-        {"size": asdict(size), "model_id": codec.model_id, "weights": model.state_dict()}, options.output / "lm.pt"
-    )
 
     same_speech = TokenModel.fit([row.encoded.codes for row in rows], rows.codebook_size, codec.codebook)
     costs = {"fixed width": cost_of_files(held_out, None)}

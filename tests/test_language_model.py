@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtm_codec import Encoded, Layout
+from dtm_codec import DTMCodec, Encoded, Layout
 from dtm_codec.speech.audio import audio_info, sample_path
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "train_language_model.py"
@@ -96,8 +96,8 @@ def test_the_script_learns_two_recordings_by_heart(
     example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = [str(sample_path().parent), "lm/tokens", "--steps", "25", "--continuations", "1"]
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])
+    example.tokenized(sample_path().parent, tmp_path / "tokens", 800)
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "tokens", "tokens", "--steps", "25", "--continuations", "1"])
     example.main()
     printed = capsys.readouterr().out.splitlines()
     rows = [line.strip("| ").split(" | ") for line in printed if line.startswith("| ")]
@@ -106,3 +106,5 @@ def test_the_script_learns_two_recordings_by_heart(
     prompt, heard = (audio_info(tmp_path / "lm" / f"0-{name}.wav").duration_s for name in ("prompt", "continued"))
     assert 2.5 < prompt <= 3
     assert heard >= prompt + 4
+    saved = torch.load(tmp_path / "lm" / "lm.pt")
+    assert saved["weights"].keys() == example.LanguageModel(DTMCodec.from_pretrained().codebook).state_dict().keys()
