@@ -132,6 +132,17 @@ def test_features_are_what_the_quantizer_was_given(name: str, speech: np.ndarray
     assert np.allclose(z1, codec.stage1(speech, 16_000), atol=1e-5)
 
 
+def test_features_and_batches_are_the_same_without_torch_inside(speech: np.ndarray) -> None:
+    one, other = DTMCodec.from_pretrained(), DTMCodec.from_pretrained(backend="onnx")
+    ours, theirs = one.features(speech, 16_000, bitrate=800), other.features(speech, 16_000, bitrate=800)
+    assert ours.z1.shape == theirs.z1.shape
+    assert np.abs(ours.z1 - theirs.z1).max() < 1e-3 * np.abs(ours.z1).max()
+    assert np.mean(ours.encoded.mask != theirs.encoded.mask) < 0.02
+    assert np.allclose(one.codebook, other.codebook, atol=1e-6)
+    batch = other.encode_batch(torch.from_numpy(speech)[None, None], bitrate=800)
+    assert batch.to_encoded() == [theirs.encoded]
+
+
 def test_features_follow_the_rate(codec: DTMCodec, speech: np.ndarray) -> None:
     sparse = codec.features(torch.from_numpy(speech), 16_000, token_rate=10)
     assert len(sparse.z2) == sparse.encoded.codes.size == 20

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from . import piecewise, sharing
+from .backend import Backend, Floats
 from .config import Bitrates, CodecConfig, SelectorConfig
 from .encoded import Encoded
-from .network import Network
 from .piecewise import Stage1
 from .speech.audio import as_mono, resample
 
@@ -41,9 +40,9 @@ class Features(NamedTuple):
     z1[encoded.mask] are the vectors that Stage 2 was given, `encoded.times` says when they stand.
     """
 
-    z1: npt.NDArray[np.float32]
+    z1: Floats
     """(N, D) Stage 1, every step."""
-    z2: npt.NDArray[np.float32]
+    z2: Floats
     """(K, D) Stage 2, kept steps, before the quantizer."""
     encoded: Encoded
     """Mask and codes that go with them."""
@@ -52,7 +51,7 @@ class Features(NamedTuple):
 class Research(ABC):
     """A part of `DTMCodec`. Padded batches need torch."""
 
-    network: Network
+    backend: Backend
     token_model: TokenModel | None
     trained_bitrates: Bitrates | None
 
@@ -74,22 +73,20 @@ class Research(ABC):
     def save_pretrained(self, *args: Any, **kwargs: Any) -> str: ...
 
     @property
-    def codebook(self) -> npt.NDArray[np.float32]:
+    def codebook(self) -> Floats:
         """What each code stands for, before it is projected to the network's width. -> (V, d)"""
-        return self.network.quantizer.vectors().cpu().numpy()
+        return self.backend.vectors()
 
-    @torch.inference_mode()
     def features(
         self, audio: npt.NDArray[Any] | Tensor, sample_rate: int, **options: Unpack[EncodeOptions]
     ) -> Features:
         """z1 at every step and z2 at the kept ones, before it is quantized, of one utterance. options: of `encode`"""
         encoded: Encoded = self.encode(audio, sample_rate, **options)
         signal = resample(as_mono(audio), sample_rate, self.config.sample_rate)
-        stage1 = Stage1(self.network, [partial(iter, [signal])], encoded.mask.size)
-        z1 = torch.cat([rows.values for rows in stage1.compute()])
-        mask = torch.from_numpy(encoded.mask).to(z1.device)
-        z2 = torch.cat(list(piecewise.stage2(self.network, [z1], mask, (len(z1),))))
-        return Features(z1.cpu().numpy(), z2.cpu().numpy(), encoded)
+        stage1 = Stage1(self.backend, [partial(iter, [signal])], encoded.mask.size)
+        z1 = np.concatenate([rows.values for rows in stage1.compute()])
+        z2 = np.concatenate(list(piecewise.stage2(self.backend, [z1], encoded.mask, [len(z1)])))
+        return Features(z1, z2, encoded)
 
     def encode_batch(
         self,

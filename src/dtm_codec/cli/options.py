@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
 from .. import threads
-from ..config import SelectorName
+from ..config import BackendName, SelectorName
 from ..errors import ConfigError
 from ..specs import whole_number
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
+    from ..hub import LoadedModel
 
 
 def _positive(allowed: str, **units: float) -> Callable[[str], float]:
@@ -99,6 +101,13 @@ MaxHours: TypeAlias = Annotated[
         "and every 4 bytes.",
     ),
 ]
+Backend: TypeAlias = Annotated[
+    BackendName | None,
+    typer.Option(
+        help="What computes. [default: onnx where it can do what is asked, else torch]",
+        show_default=False,
+    ),
+]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 
@@ -120,14 +129,25 @@ def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None)
     return Rate(bitrate=bitrate, token_rate=token_rate, tau=tau)
 
 
-def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:
-    """The model of that name, or the default one. It computes with as many threads as cores are free."""
-    began = threads.Load.now()
-    from ..codec import DTMCodec
-    from ..hub import DEFAULT_MODEL
+def load_codec(
+    model: str | LoadedModel | None, device: str = "cpu", backend: BackendName | None = None, *, in_torch: bool = False
+) -> DTMCodec:
+    """The model of that name, or the default one. It computes with as many threads as cores are free.
 
-    codec = DTMCodec.from_pretrained(DEFAULT_MODEL if model is None else model, device)
-    threads.use_free_cores(began)
+    A command is over soon, so that onnxruntime, which loads in a tenth of torch's time, goes before torch unless a
+    backend is named. in_torch: what is asked for needs torch.
+    """
+    began = threads.Load.now()
+    from .. import hub
+    from ..backends import runs_in_onnx
+    from ..codec import DTMCodec
+
+    loaded = model if isinstance(model, hub.LoadedModel) else hub.load(hub.DEFAULT_MODEL if model is None else model)
+    if backend is None and device == "cpu" and not in_torch and runs_in_onnx(loaded):
+        backend = "onnx"
+    codec = DTMCodec.from_loaded(loaded, device, backend)
+    if "OMP_NUM_THREADS" not in os.environ:
+        codec.backend.use_threads(threads.free_cores(began))
     return codec
 
 

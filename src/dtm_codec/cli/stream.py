@@ -43,7 +43,7 @@ def encode(
     from ..speech.pipes import open_pipe
 
     rate = options.one_rate(bitrate, token_rate, tau)
-    codec = options.load_codec(model, device)
+    codec = options.load_codec(model, device, in_torch=True)
     with _patient_reader():
         audio = open_pipe(sys.stdin.buffer, raw_rate)
         encoder = codec.stream_encoder(**rate, packet_ms=packet_ms, sample_rate=audio.sample_rate)
@@ -78,7 +78,7 @@ def decode(
     start = read_record(sys.stdin.buffer)
     if start is None:
         raise BitstreamError("standard input is empty; allowed: what `dtm-codec stream encode` writes")
-    codec = codec_finder(model, device)(StreamFormat.from_start(start).model_id)
+    codec = codec_finder(model, device, in_torch=True)(StreamFormat.from_start(start).model_id)
     decoder = codec.stream_decoder(start, wait=wait)
     refused = 0
     with _patient_reader():

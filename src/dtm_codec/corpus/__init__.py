@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..optional import import_optional
 from .errors import CorpusError
 from .flattening import Scheme, SchemeName, flatten, unflatten
 
@@ -35,7 +36,9 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load on first use: flattening needs numpy alone, the others torch and pyarrow."""
+    """Load on first use: flattening needs numpy alone, the others pyarrow, and datasets torch."""
     if name in _HOME:
+        if _HOME[name] == "datasets":
+            import_optional("torch", "torch")  # says how to install it
         return getattr(import_module(f".{_HOME[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

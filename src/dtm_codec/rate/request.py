@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from numbers import Real
 
-from ..errors import RateError
+from ..errors import ConfigError, RateError
 from ..layout import Layout
 from .calibration import tokens_for_bitrate, tokens_for_token_rate
 
@@ -63,3 +64,14 @@ class RateRequest:
             more = "" if only else " ..."
             raise RateError(f"{asked:g} {unit} at a fixed rate; allowed: {reachable}{more} {unit}")
         return stride
+
+
+def check_effort(effort: int) -> int:
+    """A whole number of rounds, of any integer type."""
+    try:
+        rounds = -1 if isinstance(effort, bool) else operator.index(effort)
+    except TypeError:
+        rounds = -1
+    if rounds < 0:
+        raise ConfigError(f"effort = {effort!r}; allowed: a whole number >= 0")
+    return rounds

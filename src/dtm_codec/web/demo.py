@@ -22,6 +22,7 @@ from ..errors import AudioError
 from ..plotting import local_token_rate
 from ..speech.audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from .pictures import Spectrogram, spectrogram
+from .rates import rate_range
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -34,24 +35,12 @@ MAX_CLIPS = 16
 MAX_WAITING = 8
 """Requests that may wait for the model, and uploads to be read; more are asked to come again."""
 
-LOWEST_KEEP_RATIO = 0.1
-"""The slider starts where every tenth step is kept, and ends where all are."""
-
 
 @dataclass(frozen=True)
 class Clip:
     audio: Samples
     """(T,) at the model's rate"""
     picture: Spectrogram
-
-
-@dataclass(frozen=True)
-class RateRange:
-    """What the slider offers, in total bits a second."""
-
-    lowest: int
-    highest: int
-    default: int
 
 
 class Demo:
@@ -67,16 +56,6 @@ class Demo:
         self._encoding = anyio.CapacityLimiter(1)
         self._reading = anyio.CapacityLimiter(2)
 
-    @property
-    def rate_range(self) -> RateRange:
-        """Eq. 5 at the lowest, the full and the trained keep ratio; a fixed rate offers one value."""
-        config, layout = self.codec.config, self.codec.layout
-        if config.is_fixed_rate:
-            only = round(layout.bitrate(config.frame_rate / config.stride))
-            return RateRange(only, only, only)
-        ratios = (LOWEST_KEEP_RATIO, 1.0, config.keep_ratio)
-        return RateRange(*(round(layout.bitrate(ratio * config.frame_rate) / 10) * 10 for ratio in ratios))
-
     def describe(self) -> dict[str, Any]:
         config = self.codec.config
         return {
@@ -88,7 +67,7 @@ class Demo:
             "token_bits": config.quantizer.token_bits,
             "selector": config.selector.name,
             "fixed_rate": config.is_fixed_rate,
-            "bitrate": vars(self.rate_range),
+            "bitrate": vars(rate_range(config)),
             "max_seconds": self.max_seconds,
             "max_bytes": self.max_bytes,
         }
