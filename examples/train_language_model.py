@@ -1,6 +1,6 @@
 """For a researcher of speech language models: what can be learned about tokens and durations, on one CPU core.
 
-    pip install '.[corpus]'
+    pip install '.[torch,corpus]'
     python examples/train_language_model.py SPEECH HELD_OUT -o lm [--steps 2000]
 
 SPEECH and HELD_OUT are whatever `dtm-codec tokenize` takes, or folders that it wrote. A small causal transformer learns

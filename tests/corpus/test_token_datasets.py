@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from corpus_helpers import Speech, one_thread, run_inline, write_manifest
 from torch.utils.data import DataLoader
 
-from dtm_codec import DTMCodec
+from dtm_codec import DTMCodec, corpus
 from dtm_codec.config import preset
 from dtm_codec.corpus import CorpusError, TokenDataset, TokenStream, collate, detokenize, run, tokenize
 from dtm_codec.corpus import schema as corpus_schema
+from dtm_codec.optional import MissingPackageError
 from dtm_codec.speech.audio import audio_info
 
 
@@ -158,3 +160,9 @@ def test_tokens_at_a_fixed_rate_become_speech_again(tmp_path: Path, speech: list
     assert detokenize(out, tmp_path / "audio") == 2
     for row in rows:
         assert audio_info(tmp_path / "audio" / row.id).num_samples == row.encoded.num_samples
+
+
+def test_without_torch_its_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingPackageError, match=r"'torch': pip install 'dtm-codec\[torch\]'"):
+        _ = corpus.TokenDataset
