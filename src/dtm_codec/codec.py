@@ -33,7 +33,8 @@ from .live.thinning import StreamThinner
 from .network import Network
 from .piecewise import Sound, Stage1, Statistics
 from .rate.calibration import calibrate
-from .rate.request import RateRequest
+from .rate.request import Quality, RateRequest
+from .rate.spending import Trial, spend
 from .rate.thinning import thinned
 from .refinement import Refiner, check_effort
 from .selectors import Selector, build
@@ -64,6 +65,10 @@ def _unwatched(done: float) -> None:
     """For callers who do not ask how much is done."""
 
 
+def _after_stage1(on_progress: OnProgress, done: float) -> None:
+    on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * done)
+
+
 class DTMCodec:
     """A speech codec whose tokens come where speech changes."""
 
@@ -87,6 +92,8 @@ class DTMCodec:
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress | None = None,
@@ -101,6 +108,8 @@ class DTMCodec:
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress | None = None,
@@ -114,6 +123,8 @@ class DTMCodec:
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress | None = None,
@@ -125,13 +136,16 @@ class DTMCodec:
         bitrate: total bits a second, position bits included. PLE, greedy and DP meet it on each utterance to within one
         token where nothing in it is digitally silent, other selectors as nearly as they can; at a fixed rate it must be
         within 2 % of what the model has.
-        token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
+        token_rate: tokens a second. tau: the selector's own knob. quality: 'low', 'normal' or 'high', a bitrate by name
+        (`rate/request.py`). Without any of the four, the tau of training.
+        written: bitrate or quality count what a compact file holds, header aside, not what Eq. 5 counts. It is met from
+        below within 1 % or two tokens, for two or three passes of Stage 2 (`rate/spending.py`).
         selector: another selector than the model's, by name or configuration.
         effort: how many other codes are tried for every token, to come nearer to the original (`refinement.py`);
         0 takes the encoder's own. Files and decoder are the same.
         on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
-        request = RateRequest(bitrate, token_rate, tau)
+        request = RateRequest(bitrate, token_rate, tau, quality, written)
         rounds = check_effort(effort)
         refiner = Refiner(self.network, rounds) if rounds else None
         check_sample_rate(sample_rate)
@@ -141,10 +155,11 @@ class DTMCodec:
         if refiner and on_progress:
             refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
         encoded = []
-        for group in grouped(signals, lambda x: self.layout.steps(x.size), self.network.piece):
+        most = 1 if written else self.network.piece  # what a file takes is sought for each by itself
+        for group in grouped(signals, lambda x: self.layout.steps(x.size), most):
             sounds: list[Sound] = [partial(iter, [signal]) for signal in group]
-            own = self._encode_group(sounds, sum(x.size for x in group), chosen, request)
-            encoded += [self._refined(e, x, refiner) for e, x in zip(own, group, strict=True)] if refiner else own
+            refine = partial(self._refined, group, refiner) if refiner else None
+            encoded += self._encode_group(sounds, sum(x.size for x in group), chosen, request, refine=refine)
         return encoded if isinstance(audio, list | tuple) else encoded[0]
 
     def encode_file(
@@ -154,6 +169,8 @@ class DTMCodec:
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress = _unwatched,
@@ -162,11 +179,12 @@ class DTMCodec:
 
         With `effort`, its samples are held: the search goes back to them.
         """
-        request = RateRequest(bitrate, token_rate, tau)
+        request = RateRequest(bitrate, token_rate, tau, quality, written)
         if check_effort(effort):
             audio, rate = read_audio(source, self.config.sample_rate)
-            asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau}
-            return self.encode(audio, rate, **asked, selector=selector, effort=effort, on_progress=on_progress)
+            asked: dict[str, Any] = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "quality": quality}
+            asked |= {"written": written, "selector": selector, "effort": effort}
+            return self.encode(audio, rate, **asked, on_progress=on_progress)
         chosen, rate, info = self._selector_config(selector), self.config.sample_rate, audio_info(source)
         samples = -(-info.num_samples * rate // info.sample_rate)
         return self._encode_group([partial(stream_audio, source, rate)], samples, chosen, request, on_progress)[0]
@@ -389,20 +407,61 @@ class DTMCodec:
         chosen: SelectorConfig,
         request: RateRequest,
         on_progress: OnProgress = _unwatched,
+        refine: Callable[[list[Encoded]], list[Encoded]] | None = None,
     ) -> list[Encoded]:
         """Encode a few short utterances, or one long one. samples: of all, as far as is known"""
         selector = self.network.selector if chosen == self.config.selector else build(chosen)
         steps = self.layout.steps(samples)
         stage1, statistics = Stage1(self.network, sounds, steps), Statistics(selector)
         stage1.show(chosen.features, statistics, lambda seen: on_progress(STAGE1_SHARE * min(1, seen / steps)))
+        in_stage2 = partial(_after_stage1, on_progress)
+        if not isinstance(selector, Stride):
+            request = request.settled(self._layout(None), self.config.keep_ratio)
+        if request.written and not isinstance(selector, Stride):
+            return [self._spend(stage1, statistics.of_utterances()[0], selector, request, in_stage2, refine)]
         masks, layouts = self._select(stage1.num_samples, statistics.of_utterances(), selector, request)
+        encoded = self._coded(stage1, masks, layouts, in_stage2)
+        return encoded if refine is None else refine(encoded)
+
+    def _spend(
+        self,
+        stage1: Stage1,
+        statistics: Tensor,
+        selector: Selector,
+        request: RateRequest,
+        on_progress: OnProgress,
+        refine: Callable[[list[Encoded]], list[Encoded]] | None,
+    ) -> Encoded:
+        """One utterance with as many tokens as its file may hold. statistics: (N, C)"""
+        layout, passes = self._layout(None), 0
+
+        def attempt(tokens: int, refined: bool = False) -> Trial[Encoded]:
+            nonlocal passes
+            mask = selector.keep(statistics, calibrate(selector, [statistics], tokens).tau)
+            left = 0.5**passes  # each pass takes half of what is left of the bar: nobody knows how many there will be
+            encoded = self._coded(stage1, [mask], [layout], lambda done: on_progress(1 - left * (1 - done / 2)))
+            passes += 1
+            encoded = refine(encoded) if refined and refine is not None else encoded
+            info = encoded[0].to_file("compact", self.token_model).info
+            spent = info.mask_bits + info.token_bits_written
+            return Trial(encoded[0], info.tokens, spent, info.token_bits_written)
+
+        limits = request, stage1.num_samples[0], layout, selector.s_max
+        found = spend(*limits, attempt)
+        # Other codes take other bits. A search through the decoder is slow, so it begins where it would end without.
+        return (found if refine is None else spend(*limits, partial(attempt, refined=True), found.tokens)).result
+
+    def _coded(
+        self, stage1: Stage1, masks: list[Tensor], layouts: list[Layout], on_progress: OnProgress
+    ) -> list[Encoded]:
+        """Stage 2 on the kept steps."""
         mask = torch.cat(masks)
         lengths = tuple(own.numel() for own in masks)
         codes, filled = np.empty(int(mask.sum()), np.int64), 0
         for own_codes in piecewise.quantize(self.network, stage1.again(), mask, lengths):
             codes[filled : filled + own_codes.numel()] = own_codes.cpu().numpy()
             filled += own_codes.numel()
-            on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * filled / codes.size)
+            on_progress(filled / codes.size)
         ends, model_id = np.cumsum([int(own.sum()) for own in masks])[:-1], self.model_id
         return [
             Encoded(own_codes, own_mask.cpu().numpy(), size, model_id, layout)
@@ -411,9 +470,12 @@ class DTMCodec:
             )
         ]
 
-    def _refined(self, encoded: Encoded, signal: Samples, refiner: Refiner) -> Encoded:
-        codes = refiner(torch.from_numpy(signal), self._tensor(encoded.codes), self._tensor(encoded.mask))
-        return replace(encoded, codes=codes.cpu().numpy())
+    def _refined(self, signals: list[Samples], refiner: Refiner, encoded: list[Encoded]) -> list[Encoded]:
+        refined = []
+        for signal, own in zip(signals, encoded, strict=True):
+            codes = refiner(torch.from_numpy(signal), self._tensor(own.codes), self._tensor(own.mask))
+            refined.append(replace(own, codes=codes.cpu().numpy()))
+        return refined
 
     def _select(
         self, num_samples: list[int], statistics: list[Tensor], selector: Selector, request: RateRequest

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
 from .. import threads
 from ..config import SelectorName
 from ..errors import ConfigError
+from ..rate.request import DEFAULT_QUALITY, Quality
 from ..specs import whole_number
 
 if TYPE_CHECKING:
@@ -76,6 +78,18 @@ Tau: TypeAlias = Annotated[
         help="The selector's own knob; larger keeps fewer tokens. Without it: that of training.",
     ),
 ]
+QualityOption: TypeAlias = Annotated[
+    Quality | None,
+    typer.Option("--quality", "-q", help="A bitrate by name. Without any rate: normal. 'small': 450, 800, 1080 bps."),
+]
+Written: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--written/--nominal",
+        help="What a bitrate counts: the compact file without its header, or the paper's Eq. 5, before entropy coding.",
+        show_default="written",
+    ),
+]
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
 ]
@@ -118,6 +132,36 @@ def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None)
     if len(names) > 1:
         raise typer.BadParameter(f"{' and '.join(names)} exclude each other", param_hint=" / ".join(names))
     return Rate(bitrate=bitrate, token_rate=token_rate, tau=tau)
+
+
+@dataclass(frozen=True)
+class FileRate:
+    """What is asked of files, which have a rate as written too: `encode` and `show`."""
+
+    rate: Rate
+    quality: Quality | None
+    written: bool | None
+
+    @classmethod
+    def of(cls, rate: Rate, quality: Quality | None, written: bool | None) -> FileRate:
+        """Refuse what excludes each other before a model is loaded."""
+        given = [f"--{name.replace('_', '-')}" for name, value in rate.items() if value is not None]
+        if given and quality is not None:
+            names = ["--quality", *given]
+            raise typer.BadParameter(f"{' and '.join(names)} exclude each other", param_hint=" / ".join(names))
+        if written and given and rate["bitrate"] is None:
+            raise typer.BadParameter(f"--written with {given[0]}; allowed: with --bitrate or --quality")
+        return cls(rate, quality, written)
+
+    def asked(self, codec: DTMCodec, selector: str | None) -> dict[str, Any]:
+        """Arguments for `DTMCodec.encode`. A fixed rate is the model's own where nothing else is asked for."""
+        fixed = (selector or codec.config.selector.name) == "stride"
+        quality = self.quality
+        if all(value is None for value in self.rate.values()) and not fixed:
+            quality = quality or DEFAULT_QUALITY
+        counted = self.rate["bitrate"] is not None or quality is not None
+        written = bool(self.written) if fixed else counted and self.written is not False
+        return {**self.rate, "quality": quality, "written": written}
 
 
 def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..errors import RateError
 from ..layout import Layout
-from ..selectors.base import Selector
 from .controller import TAU_MAX, TAU_MIN
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..selectors.base import Selector
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,23 @@ def calibrate(selector: Selector, statistics: Sequence[Tensor], target_tokens: i
 
 
 def tokens_for_bitrate(
-    bitrate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
+    bitrate: float,
+    num_samples: int | Sequence[int],
+    layout: Layout,
+    s_max: int | None = None,
+    *,
+    strict: bool = True,
 ) -> int:
-    """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths."""
-    reach = _reach(num_samples, layout, s_max)
+    """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths.
+
+    strict: refuse what cannot be reached; otherwise the nearest that can be.
+    """
+    reach = reach_of(num_samples, layout, s_max)
     low, high = (layout.bits(tokens, reach.steps).total / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
         (bitrate * reach.seconds - layout.bits(0, reach.steps).total) / layout.token_bits,
         f"bitrate = {bitrate:g} bps; allowed: {low:.0f} ... {high:.0f} bps on this audio",
+        strict,
     )
 
 
@@ -65,7 +77,7 @@ def tokens_for_token_rate(
     token_rate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
 ) -> int:
     """Tokens that make `token_rate` a second on audio of these lengths."""
-    reach = _reach(num_samples, layout, s_max)
+    reach = reach_of(num_samples, layout, s_max)
     low, high = (tokens / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
         token_rate * reach.seconds,
@@ -74,7 +86,7 @@ def tokens_for_token_rate(
 
 
 @dataclass(frozen=True)
-class _Reach:
+class Reach:
     """What a codec can spend on given audio."""
 
     seconds: float
@@ -84,19 +96,19 @@ class _Reach:
     slack: float
     """Tokens that a request may lie beyond: the last step of an utterance is paid in full, however little it holds."""
 
-    def nearest(self, tokens: float, refusal: str) -> int:
+    def nearest(self, tokens: float, refusal: str, strict: bool = True) -> int:
         """A whole number of tokens that can be reached."""
-        if not self.fewest - self.slack <= tokens <= self.most + self.slack:
+        if strict and not self.fewest - self.slack <= tokens <= self.most + self.slack:
             raise RateError(refusal)
         return min(max(round(tokens), self.fewest), self.most)
 
 
-def _reach(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) -> _Reach:
+def reach_of(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) -> Reach:
     """A fixed rate has no choice; at a variable one every utterance has a token for its first step."""
     lengths = [num_samples] if isinstance(num_samples, int) else num_samples
     steps = [layout.steps(samples) for samples in lengths]
     fewest = sum(-(-count // (layout.stride or s_max or count)) for count in steps)
-    return _Reach(
+    return Reach(
         seconds=sum(lengths) / layout.sample_rate,
         steps=sum(steps),
         fewest=fewest,
