@@ -433,3 +433,33 @@ def test_info_for_people_has_the_same_figures(run: Run, speech: Path, model: Pat
     text = run("info", "speech.dtm").stdout.decode()
     for piece in (DTMCodec.from_pretrained(model).model_id, "50 of 100 steps kept (0.500)", "800.0 bps", ", compact"):
         assert piece in text
+
+
+# Samples without a header
+
+
+def test_raw_samples_on_standard_input_are_the_same_sound(run: Run, speech: Path, model: Path) -> None:
+    samples, _ = read_audio(speech)
+    stereo = np.repeat((samples * 32768).round().astype("<i2"), 2).tobytes()
+    run("encode", "speech.wav", "-m", model)
+    raw = ("--rate", 16_000, "--channels", 2, "--format", "s16le")
+    assert run("encode", "-", "-m", model, *raw, "-o", "raw.dtm", stdin=stereo).code == 0
+    assert Path("raw.dtm").read_bytes() == Path("speech.dtm").read_bytes()
+    assert run("show", "-", "-m", model, *raw, "-o", "raw.png", stdin=stereo).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("speech.wav", "--rate", 16_000), "allowed: on standard input (-)"),
+        (("-", "--channels", 2), "give their --rate too"),
+        (("-", "--rate", 16_000, "--channels", 99), "channels = 99; allowed: 1 ... 32"),
+        (("-", "--rate", 5), "sample_rate = 5; allowed: a whole number of Hz"),
+        (("-", "--rate", 16_000, "--format", "mp3"), "mp3"),
+    ],
+)
+def test_wrong_descriptions_of_raw_samples(run: Run, speech: Path, model: Path, arguments, said: str) -> None:
+    refused = run("encode", *arguments, "-m", model, "-o", "x.dtm", stdin=bytes(1000))
+    assert refused.code == 2
+    assert said in refused.stderr
+    assert not Path("x.dtm").exists()

@@ -69,7 +69,7 @@ def test_wav_to_packets_to_wav(run: Run, live_model: Path, packets: bytes, tmp_p
 
 def test_raw_samples_in_are_the_same_as_wav(run: Run, live_model: Path, packets: bytes) -> None:
     sound = pcm_bytes(sweep(SECONDS))
-    options = ("-m", live_model, "-b", "0.7k", "--raw-rate", 16_000)
+    options = ("-m", live_model, "-b", "0.7k", "--rate", 16_000)
     assert run("stream", "encode", *options, stdin=sound).stdout == packets
     shorter = run("stream", "encode", *options, "--packet-ms", 40, stdin=sound).stdout
     assert len(records(shorter)) == 1 + 38
@@ -134,7 +134,7 @@ def test_stereo_floats_are_mixed() -> None:
 
 
 def test_packets_come_while_speech_goes_on_and_a_reader_may_leave(live_model: Path) -> None:
-    command = [sys.executable, "-m", "dtm_codec", "stream", "encode", "-m", str(live_model), "--raw-rate", "16000"]
+    command = [sys.executable, "-m", "dtm_codec", "stream", "encode", "-m", str(live_model), "--rate", "16000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:

@@ -49,6 +49,9 @@ def encode(
     written: options.Written = None,
     selector: options.Selector = None,
     effort: options.Effort = 0,
+    rate: options.RawRate = None,
+    channels: options.RawChannels = None,
+    sample_format: options.RawForm = None,
     device: options.Device = "cpu",
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
@@ -56,19 +59,20 @@ def encode(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Turn speech (WAV, FLAC, OGG, MP3, any rate and channels) into .dtm files."""
+    """Turn speech (WAV, FLAC, OGG, MP3, with ffmpeg also M4A, WebM, AMR, WMA) into .dtm files."""
     from ..speech.audio import LOST_SECONDS, READ_SUFFIXES, audio_info
 
-    rate = options.one_rate(bitrate, token_rate, tau)
-    wanted = options.FileRate.of(rate, quality, False if raw else written)  # raw files are what Eq. 5 counts
+    nominal = options.one_rate(bitrate, token_rate, tau)
+    wanted = options.FileRate.of(nominal, quality, False if raw else written)  # raw files are what Eq. 5 counts
+    samples = jobs.only_standard_input(inputs, options.raw_format(rate, channels, sample_format))
     work = jobs.plan(inputs, output, jobs.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
         codec = options.load_codec(model, device)
-        warning, asked = options.rate_warning(codec, rate), wanted.asked(codec, selector)
+        warning, asked = options.rate_warning(codec, nominal), wanted.asked(codec, selector)
 
         def convert(task: batch.Task) -> batch.Outcome:
-            source = task.source()
+            source = task.source(samples)
             original = audio_info(source)
             encoded = codec.encode_file(source, **asked, selector=selector, effort=effort, on_progress=task.on_progress)
             file = encoded.to_file("raw" if raw else "compact", codec.token_model)

@@ -14,6 +14,7 @@ from ..config import SelectorName
 from ..errors import ConfigError
 from ..rate.request import DEFAULT_QUALITY, Quality
 from ..specs import whole_number
+from ..speech.raw import RawFormat, SampleFormat
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -102,6 +103,16 @@ Effort: TypeAlias = Annotated[
         "as encoding without.",
     ),
 ]
+RawRate: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--rate", metavar="HZ", help="Standard input is samples of this rate without a header."),
+]
+RawChannels: TypeAlias = Annotated[
+    int | None, typer.Option("--channels", metavar="N", help="With --rate: interleaved channels.", show_default="1")
+]
+RawForm: TypeAlias = Annotated[
+    SampleFormat | None, typer.Option("--format", help="With --rate: what a sample is.", show_default="s16le")
+]
 Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
 MaxHours: TypeAlias = Annotated[
     float | None,
@@ -162,6 +173,15 @@ class FileRate:
         counted = self.rate["bitrate"] is not None or quality is not None
         written = bool(self.written) if fixed else counted and self.written is not False
         return {**self.rate, "quality": quality, "written": written}
+
+
+def raw_format(rate: int | None, channels: int | None, form: SampleFormat | None) -> RawFormat | None:
+    """What standard input holds, if it has no header."""
+    if rate is None:
+        if channels is not None or form is not None:
+            raise typer.BadParameter("--channels and --format describe samples without a header; give their --rate too")
+        return None
+    return RawFormat(rate, 1 if channels is None else channels, form or "s16le")
 
 
 def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:

@@ -35,6 +35,9 @@ def show(
     quality: options.QualityOption = None,
     written: options.Written = None,
     selector: options.Selector = None,
+    rate: options.RawRate = None,
+    channels: options.RawChannels = None,
+    sample_format: options.RawForm = None,
     device: options.Device = "cpu",
     start: Annotated[float, typer.Option(metavar="S", min=0, help="Begin at this second.")] = 0.0,
     seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="Show at most this much.")] = 12.0,
@@ -43,8 +46,9 @@ def show(
     """Draw spectrograms before and after, the kept steps, the local token rate and the path length."""
     from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
 
-    rate = options.one_rate(bitrate, token_rate, tau)
-    wanted = options.FileRate.of(rate, quality, written)
+    nominal = options.one_rate(bitrate, token_rate, tau)
+    wanted = options.FileRate.of(nominal, quality, written)
+    raw = jobs.only_standard_input([audio], options.raw_format(rate, channels, sample_format))
     if not math.isfinite(start) or math.isnan(seconds):
         raise typer.BadParameter(f"{start} and {seconds}; allowed: numbers", param_hint="--start / --seconds")
     work = jobs.plan([audio], output, jobs.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
@@ -53,11 +57,11 @@ def show(
         from ..plotting import Picture, render
 
         codec = options.load_codec(model, device)
-        sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, rate)
+        sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, nominal)
         asked = wanted.asked(codec, selector)
 
         def convert(task: batch.Task) -> batch.Outcome:
-            job, source = task.job, task.source()
+            job, source = task.job, task.source(raw)
             original = audio_info(source)
             shown = min(seconds, original.duration_s)
             offset, frames = int(start * original.sample_rate), max(1, round(shown * original.sample_rate))
