@@ -111,7 +111,7 @@ def test_what_is_no_stream_gets_one_line(run: Run, live_model: Path, data: bytes
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "for raw samples, give their rate"),
+        (b"", "samples without a header whose --rate is given"),
         (b"OggS" + bytes(40), "OggS"),
         (wav_header(16_000)[:30], "cut off"),
         (wav_header(16_000)[:34] + b"\x08\0" + wav_header(16_000)[36:], "8 bits"),
@@ -170,7 +170,7 @@ def test_thin_writes_a_smaller_file_of_the_same_length(run: Run, model: Path, tm
 
 
 def test_thin_to_more_than_there_is_or_to_nothing_is_refused(run: Run, model: Path, speech: Path) -> None:
-    run("encode", "speech.wav", "-m", model, "-b", 500)
+    run("encode", "speech.wav", "-m", model, "-b", 500, "--nominal")
     result = run("thin", "speech.dtm", "-m", model, "-b", 900)
     assert result.code == 2
     assert "allowed: at most the 50" in result.stderr

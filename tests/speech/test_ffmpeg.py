@@ -95,29 +95,30 @@ def test_without_ffmpeg_one_line_says_what_is_missing(recordings: Path, monkeypa
         audio_info((recordings / "aac.m4a").read_bytes())
 
 
+def outcome(data: bytes) -> np.ndarray | str:
+    """Samples, or what is said instead."""
+    try:
+        return read_audio(data)[0]
+    except AudioError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("cut", [16, 200, 3000])
 def test_a_file_that_breaks_off_is_read_or_refused(recordings: Path, cut: int) -> None:
     for name in RECORDINGS:
-        try:
-            samples, _ = read_audio((recordings / name).read_bytes()[:cut])
-        except AudioError as error:
-            assert "\n" not in str(error)
-            assert "/tmp" not in str(error), "the name of a temporary file is nobody's business"
-        else:
-            assert samples.size
+        heard = outcome((recordings / name).read_bytes()[:cut])
+        if isinstance(heard, str):
+            assert heard.startswith("cannot read audio data")
+            assert "\n" not in heard
+            assert "/tmp" not in heard, "the name of a temporary file is nobody's business"
 
 
 @pytest.mark.parametrize("head", [b"\x00\x00\x00\x20ftypM4A ", b"\x1a\x45\xdf\xa3", b"#!AMR\n", b"\xff\xf1"])
 def test_noise_behind_a_good_start_is_refused_or_heard(head: bytes) -> None:
     if shutil.which("ffmpeg") is None:
         pytest.skip("needs ffmpeg")
-    noise = np.random.default_rng(0).bytes(20_000)
-    try:
-        samples, _ = read_audio(head + noise)
-    except AudioError as error:
-        assert "\n" not in str(error)
-    else:
-        assert samples.size < 20_000 * 400
+    heard = outcome(head + np.random.default_rng(0).bytes(20_000))
+    assert "\n" not in heard if isinstance(heard, str) else heard.size < 20_000 * 400
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser_support import Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 from web_support import ADMIN, SYSTEMS, served
 
 from dtm_codec import DTMCodec
@@ -19,7 +22,7 @@ from dtm_codec.encoded import Encoded
 from dtm_codec.errors import RateError
 from dtm_codec.speech.audio import sample_path, write_audio
 from dtm_codec.web.app import create_app
-from dtm_codec.web.demo import Demo
+from dtm_codec.web.demo import Demo, Heard, OtherCodec
 from dtm_codec.web.listening.routes import RunningTest
 
 PHONE = (390, 844)
@@ -66,24 +69,109 @@ def seconds(page: Page) -> float:
 
 def test_the_demo_encodes_and_shows_what_it_spent(demo: Page):
     assert demo.text("source-name").startswith("Sample")
-    content, position, total = (demo.number(f"bits-{part}") for part in ("content", "position", "total"))
-    assert content + position == total
-    assert demo.number("bps-total") == pytest.approx(800, abs=5)
-    assert demo.number("bps-position") == 100
-    assert demo.number("bits-written") > 0
+    for counted in ("written", "nominal"):
+        content, position, total = (demo.number(f"{counted}-{part}") for part in ("content", "position", "total"))
+        assert content + position == pytest.approx(total, abs=1)
+    assert 785 < demo.number("written-total") <= 800
+    assert demo.number("nominal-position") == 100
+    assert demo.number("fact-file") > 500
     for canvas in ("original", "decoded", "rate"):
         assert demo.script(COLOURS, canvas) > 20, f"{canvas} is blank"
 
 
 def test_the_slider_changes_the_bits(demo: Page):
-    before = demo.number("bits-total")
+    before = demo.number("written-total")
     demo["bitrate"].send_keys(Keys.HOME)
-    demo.until(lambda: demo.number("bits-total") < before / 3, "the lowest rate spends as many bits")
+    demo.until(lambda: demo.number("written-total") < before / 3, "the lowest rate spends as many bits")
     assert demo.text("bitrate-value") == "240"
-    assert demo.number("bps-total") == pytest.approx(240, abs=5)
+    assert 230 < demo.number("written-total") <= 240
     demo["bitrate"].send_keys(Keys.END)
-    demo.until(lambda: demo.number("bits-total") > 1.5 * before, "the highest rate spends as few bits")
-    assert demo.number("fact-rate") == pytest.approx(100, abs=0.5)
+    demo.until(lambda: demo.number("written-total") > 1.4 * before, "the highest rate spends as few bits")
+    assert demo.number("fact-rate") > 75
+    demo["quality-low"].click()
+    demo.until(lambda: 430 < demo.number("written-total") <= 450, "a quality is no rate")
+    assert demo["quality-low"].get_attribute("aria-pressed") == "true"
+
+
+def test_all_of_one_look_is_above_the_fold(demo: Page):
+    demo.resize(1280, 720)
+    for part in ("source", "timeline", "position", "bitrate", "bits", "download"):
+        bottom = demo.script("return document.getElementById(arguments[0]).getBoundingClientRect().bottom", part)
+        assert 0 < bottom <= 720, f"{part} ends at {bottom}"
+    assert demo.script("return document.documentElement.scrollWidth") <= 1280
+
+
+def test_figures_of_before_are_marked_while_new_ones_are_computed(demo: Page, monkeypatch: pytest.MonkeyPatch):
+    encode, go_on = Demo.encode, threading.Event()
+
+    def slow(self: Demo, *arguments: Any) -> dict[str, Any]:
+        assert go_on.wait(30)
+        return encode(self, *arguments)
+
+    monkeypatch.setattr(Demo, "encode", slow)
+    before = demo.text("written-total")
+    assert not demo["stale"].is_displayed()
+    demo["bitrate"].send_keys(Keys.HOME)
+    demo.until(lambda: demo["stale"].is_displayed(), "old figures look like new ones")
+    assert demo.text("written-total") == before
+    assert "stale" in demo["figure-decoded"].get_attribute("class")
+    go_on.set()
+    demo.until(lambda: not demo["stale"].is_displayed(), "new figures look like old ones")
+    assert demo.number("written-total") < 250
+    assert "stale" not in demo["figure-decoded"].get_attribute("class")
+
+
+STRIP = """
+const canvas = document.getElementById("original");
+const ratio = canvas.width / canvas.getBoundingClientRect().width;
+const { data } = canvas.getContext("2d").getImageData(0, canvas.height - Math.round(5 * ratio), canvas.width, 1);
+return Array.from({ length: canvas.width }, (_, x) => data[4 * x + 1]);
+"""
+
+
+def test_kept_steps_are_a_strip_of_light_and_dark(demo: Page):
+    strip = demo.script(STRIP)
+    light, dark = (sum(test(green) for green in strip) / len(strip) for test in (lambda g: g > 180, lambda g: g < 60))
+    assert light > 0.2
+    assert dark > 0.2
+    assert light + dark > 0.6, "a haze"
+
+
+def test_what_words_mean_is_one_click_away(demo: Page):
+    for name, word in (("kept", "token only for steps"), ("bits", "which steps they belong to")):
+        assert not demo[f"help-{name}"].is_displayed()
+        demo.driver.find_element(By.CSS_SELECTOR, f"[popovertarget=help-{name}]").click()
+        assert word in demo[f"help-{name}"].text
+        demo.press(Keys.ESCAPE)
+        assert not demo[f"help-{name}"].is_displayed()
+
+
+def test_the_rates_of_training_are_marked(page: Page, codec: DTMCodec, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(codec, "trained_bitrates", (400.0, 1000.0))
+    with served(create_app(Demo(codec, "tiny"))) as url:
+        page.open(url)
+        page.until(lambda: page.text("bitrate-useful") == "trained at 400 – 1000", "no range")
+        track = page.script("return document.getElementById('bitrate').style.getPropertyValue('--track')")
+        assert track.count("var(--muted)") == 1
+        page.until(lambda: page["download"].is_enabled(), "nothing was encoded")
+
+
+def test_another_codec_is_chosen_and_heard(page: Page, codec: DTMCodec):
+    def noise(audio: np.ndarray, _: int) -> Heard:
+        return Heard(np.random.default_rng(0).uniform(-0.1, 0.1, audio.size).astype(np.float32), 6000)
+
+    with served(create_app(Demo(codec, "tiny", others={"noise": OtherCodec("Noise 1", noise)}))) as url:
+        page.open(url)
+        page.until(lambda: page["download"].is_enabled(), "nothing was encoded")
+        assert not page["hear-other"].is_displayed()
+        Select(page["other"]).select_by_visible_text("Noise 1")
+        page.until(lambda: page["hear-other"].is_displayed() and page["hear-other"].is_enabled(), "no button")
+        page["hear-other"].click()
+        page.until(lambda: page.text("title-decoded") == "Noise 1", "no picture")
+        assert page.number("caption-decoded") == pytest.approx(6000 / 7.1, abs=2)
+        page["hear-decoded"].click()
+        page.until(lambda: page.text("title-decoded") == "Decoded", "no way back")
+        assert page.complaints() == []
 
 
 def test_it_plays_and_switches_without_losing_its_place(demo: Page):
@@ -158,7 +246,7 @@ def test_the_file_that_is_saved_is_the_encoding(demo: Page, downloads: Path):
     demo["download"].click()
     demo.until((downloads / "speech.dtm").exists, "no file came")
     encoded = Encoded.from_bytes((downloads / "speech.dtm").read_bytes())
-    assert encoded.bits.total == demo.number("bits-total")
+    assert encoded.bits.total / encoded.duration_s == pytest.approx(demo.number("nominal-total"), abs=0.6)
     assert encoded.duration_s == pytest.approx(7.1)
 
 
@@ -170,6 +258,7 @@ def test_a_file_is_opened_and_a_bad_one_refused(demo: Page, tmp_path: Path):
     evil.write_bytes(b"no audio")
     demo["file"].send_keys(str(evil))
     demo.until(lambda: "cannot read" in demo.text("message"), "no message")
+    assert demo.text("message").startswith(evil.name), "which file?"
     assert demo.text("source-name") == "amiable.flac", "what was there stays"
     demo.complaints()  # the browser notes the refusal
     good = tmp_path / "<b>name.flac"
@@ -185,7 +274,7 @@ def test_what_belongs_to_the_clip_before_is_gone_at_once(demo: Page, monkeypatch
     monkeypatch.setattr(Demo, "encode", busy)
     demo["file"].send_keys(str(sample_path("amiable")))
     demo.until(lambda: "not now" in demo.text("message"), "no message")
-    assert demo.text("bits-total") == "–"
+    assert demo.text("written-total") == "–"
     assert [demo[name].is_enabled() for name in ("hear-original", "hear-decoded", "download")] == [True, False, False]
     assert demo["hear-original"].get_attribute("aria-pressed") == "true"
     demo.complaints()  # the browser notes the refusal
@@ -194,8 +283,10 @@ def test_what_belongs_to_the_clip_before_is_gone_at_once(demo: Page, monkeypatch
 def test_a_recording_is_encoded(demo: Page):
     demo["record"].click()
     demo.until(lambda: demo.text("record").strip() == "Stop", "it does not record")
-    demo.promise("await new Promise((resolve) => setTimeout(resolve, 1500));")
+    demo.until(lambda: float(demo["level"].get_property("value")) > 0.02, "no level")
+    demo.until(lambda: float(re.findall(r"[\d.]+", demo.text("source-hint"))[0]) > 1.5, "no timer")
     demo["record"].click()
+    demo.until(lambda: not demo["level"].is_displayed(), "the level stays")
     demo.until(lambda: demo.text("source-name") == "Your recording", f"no recording; {demo.text('message')}")
     demo.until(lambda: 0 < float(re.findall(r"[\d.]+", demo.text("caption-original"))[0]) < 7, "its length is wrong")
 

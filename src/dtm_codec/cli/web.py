@@ -16,12 +16,15 @@ from . import options
 if TYPE_CHECKING:
     from ..preferences import PairResult
     from ..ratings import RatingResults
-    from ..web.demo import Demo
+    from ..web.demo import Demo, OtherCodec
     from ..web.listening.prepared import RoundTrip
 
 listening = typer.Typer(help="Listening tests (MUSHRA, A/B, A/B/X): prepare, evaluate, export.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared test, made by 'dtm-codec listening new'.")]
+
+_OTHERS = {"codec2:700C": "c2enc", "codec2:1300": "c2enc", "opus:6": "opusenc"}
+"""Codecs of like rates, and the program that each needs."""
 
 
 def serve(
@@ -62,7 +65,7 @@ def serve(
     uvicorn = import_optional("uvicorn", "web")
     import_optional("fastapi", "web")  # the pages import it at their top
     from ..web.app import create_app
-    from ..web.connections import PatientProtocol
+    from ..web.connections import server_settings
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
 
@@ -81,8 +84,7 @@ def serve(
             typer.echo(f"Results: {url}/results#token={quote(token, safe='')}")
         if not local:
             typer.echo("This address can be reached from other machines.", err=True)
-        settings = uvicorn.Config(app, http=PatientProtocol, log_level="warning", server_header=False)
-        uvicorn.Server(settings).run(sockets=[bound])
+        uvicorn.Server(server_settings(app)).run(sockets=[bound])
     if running:
         running.store.close()
 
@@ -91,7 +93,28 @@ def _demo(model: str | None, device: str, max_seconds: float) -> Demo:
     from ..hub import DEFAULT_MODEL
     from ..web.demo import Demo
 
-    return Demo(options.load_codec(model, device), model or DEFAULT_MODEL, max_seconds)
+    return Demo(options.load_codec(model, device), model or DEFAULT_MODEL, max_seconds, other_codecs())
+
+
+def other_codecs() -> dict[str, OtherCodec]:
+    """Codecs to compare with on the demo page, as far as their programs are installed."""
+    import shutil
+
+    from ..evaluation.systems import build
+    from ..evaluation.systems.base import System
+    from ..metrics.base import SAMPLE_RATE
+    from ..speech.audio import Samples, resample
+    from ..web.demo import Heard, OtherCodec
+
+    def round_trip(system: System, audio: Samples, sample_rate: int) -> Heard:
+        coded = system.encode(resample(audio, sample_rate, SAMPLE_RATE))
+        decoded = resample(system.decode(coded), SAMPLE_RATE, sample_rate)
+        assert coded.bits is not None  # these count what they send
+        return Heard(decoded[: audio.size], coded.bits.total)
+
+    names = [name for name, program in _OTHERS.items() if shutil.which(program)]
+    systems = {name: build(name, "cpu") for name in names}
+    return {name: OtherCodec(system.title, partial(round_trip, system)) for name, system in systems.items()}
 
 
 @listening.command("new")

@@ -77,7 +77,7 @@ def spend(
         tokens = min(max(tokens, fits + 1), too_many - 1)
     if best is not None:
         return best  # the next number of tokens is too many, or there are no more steps that move at all
-    if request.strict:
+    if request.strict and trials[-1].bits > budget + reach.slack * layout.token_bits:
         least = trials[-1].bits / reach.seconds
         raise RateError(f"bitrate = {request.bitrate:g} bps as written; allowed: {least:.0f} bps or more on this audio")
     return trials[-1]
