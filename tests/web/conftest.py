@@ -36,6 +36,18 @@ def codec() -> DTMCodec:
 
 
 @pytest.fixture(scope="session")
+def live_codec(codec: DTMCodec) -> DTMCodec:
+    """The same with the look-ahead of configs/small/live.yaml."""
+    import torch
+
+    from dtm_codec import DTMCodec
+
+    torch.manual_seed(0)
+    ahead = {"enc1_lookahead": 1, "enc2_lookahead": 0, "dec1_lookahead": 0, "dec2_lookahead": 3}
+    return DTMCodec(dataclasses.replace(codec.config, **ahead))
+
+
+@pytest.fixture(scope="session")
 def speech() -> Samples:
     """3.3 s at 16 kHz."""
     return read_audio(sample_path("amiable"))[0]

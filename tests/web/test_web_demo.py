@@ -143,7 +143,8 @@ def test_installed_codecs_can_be_compared_with(name: str, speech):
     heard = others[name].round_trip(speech, 16_000)
     assert heard.audio.size == speech.size
     assert 1000 < heard.bits * 16_000 / speech.size < 9000
-    assert np.corrcoef(np.abs(heard.audio), np.abs(speech))[0, 1] > 0.3, "it is the same speech, in time"
+    envelopes = [np.convolve(np.abs(audio), np.ones(800), "valid") for audio in (heard.audio, speech)]
+    assert np.corrcoef(envelopes)[0, 1] > 0.8, "it is the same speech, in time"
 
 
 def test_old_uploads_give_way_and_say_so(demo_client: TestClient):
