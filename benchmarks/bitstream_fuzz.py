@@ -1,12 +1,13 @@
-"""Feeds hostile files to the `.dtm` reader and reports what happened.
+"""Feeds hostile files to the `.dtm` reader, and hostile packets to that of streams, and reports what happened.
 
     python benchmarks/bitstream_fuzz.py --files 10000000               # forged from sound files
     python benchmarks/bitstream_fuzz.py --seconds 600 --seed 7
+    python benchmarks/bitstream_fuzz.py --files 1000000 --engine packets
     python benchmarks/bitstream_fuzz.py --seconds 600 --engine atheris # guided by coverage (pip install atheris)
 
 Forged files have a checksum that fits, so that they reach the decoders: headers with other numbers, payloads with other
-bits, headers of one file on payloads of another, and files of version 1. An escape is anything but `BitstreamError` or
-an utterance that is written as just these bytes. Exit code 1 if there was one.
+bits, headers of one file on payloads of another, and files of version 1; so have packets and starts of streams. An
+escape is anything but `BitstreamError` or content that is written as just these bytes. Exit code 1 if there was one.
 """
 
 from __future__ import annotations
@@ -34,8 +35,15 @@ from dtm_codec.bitstream.header import Header
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.encoded import Encoded, Layout
 from dtm_codec.errors import BitstreamError
+from dtm_codec.live.packets import HEADER_BYTES, StreamFormat
 
 STATISTICS = TokenModel.from_counts(np.arange(1, 17), np.arange(1, 10).reshape(3, 3) ** 2, np.arange(16) % 3)
+FORMS = (
+    StreamFormat("fuzz.s-50:00ff00ff", Layout(16_000, 160, 14, None), 8),
+    StreamFormat("fuzz.s-50:00ff00ff", Layout(16_000, 160, 4, None), 32),
+    StreamFormat("fuzz.f-50:00ff00ff", Layout(12_345, 77, 4, 3), 6),
+)
+"""Streams that packets are forged for."""
 ROOM = "dtm_codec.bitstream"
 MAX_LENGTH = 4096
 TRACED = 5000
@@ -74,6 +82,8 @@ class Tally:
     seconds: float
     files: float
     engine: str
+    attempt: Callable[[bytes], tuple[bool, bool]]
+    """Whether the checks on the outside were passed, and whether all was taken."""
     start: float = field(default_factory=time.perf_counter)
     start_rss: int = field(default_factory=lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     inputs: int = 0
@@ -115,7 +125,7 @@ class Tally:
             tracemalloc.start()
         start = time.perf_counter()
         try:
-            reached, sound = self._try(data)
+            reached, sound = self.attempt(data)
             self.reached, self.sound = self.reached + reached, self.sound + sound
         except Exception as error:  # the very thing this program looks for
             self.escapes.append(f"{type(error).__name__}: {error}: {data.hex()}")
@@ -131,37 +141,52 @@ class Tally:
         """Once more, without the pauses that other processes cause; asking for this time is slow."""
         start = time.process_time()
         with suppress(Exception):
-            self._try(data)
+            self.attempt(data)
         return 1000 * (time.process_time() - start)
 
-    @staticmethod
-    def _try(data: bytes) -> tuple[bool, bool]:
-        """Whether the header was taken, and whether all of it was."""
-        try:
-            container.read_header(data)
-        except BitstreamError:
-            with suppress(BitstreamError):
-                Encoded.from_bytes(data, STATISTICS)
-                raise AssertionError("read, but its header was not") from None
-            return False, False
-        try:
-            container.inspect(data)
-        except BitstreamError:
-            inspected = False
+
+def read_file(data: bytes) -> tuple[bool, bool]:
+    """Whether the header was taken, and whether all of it was."""
+    try:
+        container.read_header(data)
+    except BitstreamError:
+        with suppress(BitstreamError):
+            Encoded.from_bytes(data, STATISTICS)
+            raise AssertionError("read, but its header was not") from None
+        return False, False
+    try:
+        container.inspect(data)
+    except BitstreamError:
+        inspected = False
+    else:
+        inspected = True
+    try:
+        encoded = Encoded.from_bytes(data, STATISTICS)
+    except BitstreamError:
+        return True, False
+    if not inspected:
+        raise AssertionError("read, but not inspected")
+    forms = [("raw", None), ("compact", None)]
+    if encoded.layout.token_bits == STATISTICS.token_bits:
+        forms.append(("compact", STATISTICS))
+    if all(encoded.to_bytes(mode, model) != data for mode, model in forms):  # type: ignore[arg-type]
+        raise AssertionError("read, but not written so")
+    return True, True
+
+
+def read_packet(data: bytes) -> tuple[bool, bool]:
+    """The first byte says which stream it comes in, or that it is a start."""
+    number, data = data[0] % (len(FORMS) + 1), data[1:]
+    try:
+        if number == len(FORMS):
+            written = StreamFormat.from_start(data).start
         else:
-            inspected = True
-        try:
-            encoded = Encoded.from_bytes(data, STATISTICS)
-        except BitstreamError:
-            return True, False
-        if not inspected:
-            raise AssertionError("read, but not inspected")
-        forms = [("raw", None), ("compact", None)]
-        if encoded.layout.token_bits == STATISTICS.token_bits:
-            forms.append(("compact", STATISTICS))
-        if all(encoded.to_bytes(mode, model) != data for mode, model in forms):  # type: ignore[arg-type]
-            raise AssertionError("read, but not written so")
-        return True, True
+            written = FORMS[number].write(FORMS[number].read(data))
+    except BitstreamError as error:
+        return "check" not in str(error) and "damaged" not in str(error), False
+    if written != data:
+        raise AssertionError("read, but not written so")
+    return True, True
 
 
 @dataclass(frozen=True)
@@ -266,6 +291,44 @@ def run_forgeries(tally: Tally, files: list[bytes], seed: int) -> None:
         tally.forged[kind] += 1
 
 
+def sound_packets() -> list[bytes]:
+    """Packets of each stream, and their starts, behind the byte that `read_packet` wants."""
+    draw = np.random.default_rng(0)
+    found = []
+    for number, form in enumerate(FORMS):
+        for steps in (1, form.steps, 3 * form.steps - 1):
+            stride = form.layout.stride
+            mask = draw.random(steps) < 0.5 if stride is None else form.layout.fixed_mask(steps)
+            codes = draw.integers(1 << form.layout.token_bits, size=int(mask.sum()))
+            packets = form.split(mask, codes, steps * form.layout.hop_length)
+            found += [bytes([number]) + form.write(packet) for packet in packets]
+        found.append(bytes([len(FORMS)]) + form.start)
+    return found
+
+
+def seal_packet(data: bytes) -> bytes:
+    """With a check that fits the stream, whatever is inside."""
+    number, data = data[0], data[1:]
+    if number == len(FORMS):
+        content = data[:-4]
+        return bytes([number]) + content + zlib.crc32(content).to_bytes(4, "big")
+    head, payload = data[:HEADER_BYTES].ljust(HEADER_BYTES, b"\0"), data[HEADER_BYTES:]
+    flags = int.from_bytes(head, "big") >> 8 & 0xFFF0
+    sealed = flags << 8 | FORMS[number]._check(flags, payload)
+    return bytes([number]) + sealed.to_bytes(HEADER_BYTES, "big") + payload
+
+
+def run_packets(tally: Tally, packets: list[bytes], seed: int) -> None:
+    choose = random.Random(seed)
+    while not tally.over():
+        packet = choose.choice(packets)
+        data = packet[:1] + mutate(packet[1:], [other[1:] for other in choose.sample(packets, 2)], choose)
+        if choose.randrange(UNSEALED):
+            data = seal_packet(data)
+        tally.check(data)
+        tally.forged["start" if packet[0] == len(FORMS) else "packet"] += 1
+
+
 def functions(namespace: object) -> Iterator[FunctionType]:
     """The room's own functions and methods."""
     for value in vars(namespace).values():
@@ -307,12 +370,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="how long to try")
     parser.add_argument("--files", type=float, default=math.inf, help="how many to try")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--engine", choices=("forgeries", "atheris"), default="forgeries")
+    parser.add_argument("--engine", choices=("forgeries", "packets", "atheris"), default="forgeries")
     options = parser.parse_args()
     if options.seconds == options.files == math.inf:
         options.seconds = 60
-    seeds = sound_files()
-    tally = Tally(options.seconds, options.files, options.engine)
+    of_streams = options.engine == "packets"
+    seeds = sound_packets() if of_streams else sound_files()
+    tally = Tally(options.seconds, options.files, options.engine, read_packet if of_streams else read_file)
 
     def finish() -> None:
         print(json.dumps(tally.report(), indent=2), flush=True)
@@ -323,6 +387,8 @@ def main() -> None:
     assert tally.sound == len(seeds)
     if options.engine == "atheris":
         run_atheris(tally, seeds, finish)
+    elif of_streams:
+        run_packets(tally, seeds, options.seed)
     else:
         run_forgeries(tally, seeds, options.seed)
     finish()

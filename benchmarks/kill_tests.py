@@ -104,7 +104,7 @@ def training(folder: Path, kills: int, steps: int = 40) -> Counts:
         ours, theirs = (checkpoints.load(run)["codec"] for run in (out, whole))
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
         names = [sorted(str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()) for run in (out, whole)]
-        assert names[0] == names[1]
+        assert names[0] == names[1], f"files that differ: {sorted(set(names[0]) ^ set(names[1]))}"
         assert DTMCodec.from_pretrained(out / "export").token_model is not None
 
     torch.set_num_threads(1)

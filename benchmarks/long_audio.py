@@ -79,7 +79,7 @@ def main() -> None:
     finally:
         for process in busy:
             process.kill()
-    sys.exit(worst > options.limit)
+    sys.exit(int(worst > options.limit))  # a NumPy bool would be printed as a message
 
 
 if __name__ == "__main__":

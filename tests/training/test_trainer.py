@@ -29,6 +29,7 @@ from dtm_codec import DTMCodec
 from dtm_codec.errors import ConfigError, DataError
 from dtm_codec.locks import FolderInUseError, folder_in_use
 from dtm_codec.training import checkpoints
+from dtm_codec.training import run as training_run
 from dtm_codec.training.config import TrainConfig
 from dtm_codec.training.data import Batch, Crops, InMemory, batches, find_utterances
 from dtm_codec.training.run import _stop_signals, train
@@ -263,6 +264,27 @@ def test_a_run_killed_between_checkpoint_and_scores_gets_them_when_resumed(tmp_p
     metrics.write_text("".join(lines[:-1]))
     train(config, tmp_path / "run", resume=True)
     assert support.curve(tmp_path / "run") == complete
+
+
+def test_scores_are_the_sign_that_samples_are_there_and_the_plot_comes_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [f"data.dev={support.SAMPLES}", "dev_utterances=1", "dev_metrics=[mel]", "dev_every=2", "max_steps=2"]
+    config, run = support.tiny(tmp_path, *options), tmp_path / "run"
+    with monkeypatch.context() as killed:
+        killed.setattr(training_run.dev, "write_samples", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, run)
+    assert not any("dev/mel" in line for line in support.curve(run))
+    train(config, run, resume=True)
+    assert list((run / "samples").rglob("*.flac"))
+    (run / "losses.png").unlink()
+    train(config, run, resume=True)
+    assert (run / "losses.png").exists()
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("workers", [1, 4])

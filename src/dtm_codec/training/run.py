@@ -133,6 +133,8 @@ class Run:
                 self._save(run_log, export=True, final=True)
             if unexported or unscored:
                 self._evaluate(run_log)
+            elif self.fabric.is_global_zero and trainer.step >= max_steps:
+                plot_losses(self.folder)  # comes last, so a kill may have come before it
             while trainer.step < max_steps:
                 try:
                     with deadline.measured("step"):
@@ -253,11 +255,11 @@ class Run:
         elif self._dev_set:
             codec, step = self._codec(average), self.trainer.step
             result = dev.evaluate(codec, self._dev_set, self._metrics)
-            run_log.metrics(step, result.scores)
-            log.info("step %d: %s", step, ", ".join(f"{name} {value:.3f}" for name, value in result.scores.items()))
             dev.write_samples(self.folder / "samples" / f"step-{step:08d}", result, codec.config.sample_rate)
             for index, (_, decoded) in enumerate(result.samples):
                 run_log.audio(step, f"dev/{index}", decoded, codec.config.sample_rate)
+            run_log.metrics(step, result.scores)  # last: a resumed run takes them as the sign that all is there
+            log.info("step %d: %s", step, ", ".join(f"{name} {value:.3f}" for name, value in result.scores.items()))
         if self.fabric.is_global_zero:
             plot_losses(self.folder)
         self.fabric.barrier()
