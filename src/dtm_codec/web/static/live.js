@@ -4,6 +4,8 @@
 import { byId, css, request, show, sized } from "./common.js";
 
 const LEAD = 0.06; // s that playing waits at first, and after it has run dry
+const LATE = 2; // s after which something is wrong
+const HINT = "Wear headphones, or the microphone hears the loudspeaker.";
 const SHOWN = 8; // s of packets in the picture
 const WINDOW = 2; // s over which bits are counted
 
@@ -173,6 +175,7 @@ function watch() {
   byId("call-packets").textContent = call.packets.length;
   byId("call-lost").textContent = call.packets.length ? `${lost}, ${Math.round((100 * lost) / call.packets.length)} %` : "–";
   byId("call-trip").textContent = call.trip === null ? "–" : `${Math.round(1000 * call.trip)} ms`;
+  byId("call-hint").textContent = call.trip > LATE ? `The server is ${Math.round(call.trip)} s behind: it computes more slowly than you speak.` : HINT;
   byId("call-time").textContent = `${((performance.now() - call.began) / 1000).toFixed(1)} s`;
   draw(call, now);
   requestAnimationFrame(watch);
