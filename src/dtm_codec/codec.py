@@ -446,7 +446,8 @@ class DTMCodec:
             spent = info.mask_bits + info.token_bits_written
             return Trial(encoded[0], info.tokens, spent, info.token_bits_written)
 
-        limits = request, stage1.num_samples[0], layout, selector.s_max
+        cost = layout.token_bits if self.token_model is None else self.token_model.mean_bits
+        limits = request, stage1.num_samples[0], layout, selector.s_max, cost
         found = spend(*limits, attempt)
         # Other codes take other bits. A search through the decoder is slow, so it begins where it would end without.
         return (found if refine is None else spend(*limits, partial(attempt, refined=True), found.tokens)).result

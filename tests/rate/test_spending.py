@@ -35,7 +35,7 @@ class Files:
         return Trial(tokens, tokens, round(mask) + content, content)
 
     def spend(self, request: RateRequest) -> Trial[int]:
-        return spend(request, self.num_samples, LAYOUT, None, self)
+        return spend(request, self.num_samples, LAYOUT, None, 12.0, self)
 
 
 @settings(max_examples=300, deadline=None)

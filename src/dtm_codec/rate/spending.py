@@ -1,12 +1,13 @@
 """As many tokens as a number of written bits pays for.
 
 How many bits a file takes is known when it is written, and the codes depend on which steps are kept: Stage 2 sees only
-these. So a few numbers of tokens are tried. The first is that of Eq. 5. The others follow from what the ones before
-cost: a line through the last two, within the numbers that are known to fit and not to fit.
+these. So a few numbers of tokens are tried. The first is a guess from what tokens take on average and from the entropy
+of the mask. The others follow from what the ones before cost, within the numbers that are known to fit and not to fit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -40,12 +41,14 @@ def spend(
     num_samples: int,
     layout: Layout,
     s_max: int | None,
+    token_cost: float,
     encode: Callable[[int], Trial[Result]],
     first: int | None = None,
 ) -> Trial[Result]:
     """The trial that comes nearest to the bitrate from below; all steps, if even they cost less.
 
-    encode: is given a number of tokens, and may miss it. first: tokens to begin with, if more is known than Eq. 5.
+    token_cost: bits that a token takes on average. encode: is given a number of tokens, and may miss it. first: tokens
+    to begin with, if more is known.
     """
     assert request.bitrate is not None
     reach = reach_of(num_samples, layout, s_max)
@@ -56,8 +59,8 @@ def spend(
     tolerance = max(TOLERANCE * budget, 2 * layout.token_bits)
     aim = budget - tolerance / 2
     fits, too_many = reach.fewest - 1, reach.most + 1
-    nominal = (budget - layout.bits(0, reach.steps).total) / layout.token_bits
-    tokens = min(max(round(nominal) if first is None else first, reach.fewest), reach.most)
+    tokens = _guess(aim, reach.steps, token_cost) if first is None else first
+    tokens = min(max(tokens, reach.fewest), reach.most)
     trials: list[Trial[Result]] = []
     best: Trial[Result] | None = None
     while True:
@@ -72,7 +75,7 @@ def spend(
                 return trial
         if too_many - fits <= 1:
             break
-        straight = tokens + round((aim - trial.bits) / _slope(trials, layout.token_bits))
+        straight = tokens + round((aim - trial.bits) / _slope(trial, reach.steps))
         tokens = straight if len(trials) <= STRAIGHT_PASSES else (fits + too_many) // 2
         tokens = min(max(tokens, fits + 1), too_many - 1)
     if best is not None:
@@ -83,14 +86,19 @@ def spend(
     return trials[-1]
 
 
-def _slope(trials: list[Trial[Result]], width: int) -> float:
-    """Bits that another token takes. Tokens that stand closer are easier to predict, so that is less than their mean.
+def _guess(bits: float, steps: int, token_cost: float) -> int:
+    """Tokens that take so many bits with their mask, by bisection: more tokens take more, or all of them are kept."""
+    low, high = 0, steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        share = middle / steps
+        mask = -steps * (share * math.log2(share) + (1 - share) * math.log2(1 - share))
+        low, high = (middle, high) if middle * token_cost + mask <= bits else (low, middle)
+    return high if steps * token_cost <= bits else low
 
-    Two trials tell if they are far enough apart. Before that, a fifth less than the mean is a fair guess.
-    """
-    last = trials[-1]
-    if len(trials) > 1:
-        apart = last.tokens - trials[-2].tokens
-        if abs(apart) >= max(3, last.tokens / 50):
-            return min(max((last.bits - trials[-2].bits) / apart, width / 4), 2.0 * width)
-    return max(0.8 * last.token_bits / last.tokens, width / 4)
+
+def _slope(trial: Trial[Result], steps: int) -> float:
+    """Bits that another token takes. Tokens that stand closer are easier to predict, so it takes a tenth less than the
+    mean. The mask takes more for each while fewer than half of the steps are kept, and less afterwards."""
+    share = min(max(trial.tokens / steps, 0.1), 0.9)
+    return max(1.0, 0.9 * trial.token_bits / trial.tokens + math.log2((1 - share) / share))
