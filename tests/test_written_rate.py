@@ -41,7 +41,8 @@ def written_bits(codec: DTMCodec, encoded: Encoded) -> int:
 def test_files_have_the_rate_that_was_asked_for(codec, audio, bitrate: float, seconds: float) -> None:
     encoded = codec.encode(audio[: round(16_000 * seconds)], 16_000, bitrate=bitrate, written=True)
     budget = bitrate * encoded.duration_s
-    assert budget - max(0.01 * budget, 28) <= written_bits(codec, encoded) <= budget
+    # with random weights, all codes may change with one token more, and the file by the bits of a few tokens
+    assert budget - max(0.01 * budget, 4 * 14) <= written_bits(codec, encoded) <= budget
     nominal = codec.encode(audio[: round(16_000 * seconds)], 16_000, bitrate=bitrate)
     assert encoded.codes.size >= nominal.codes.size, "what coding saves buys tokens"
     assert codec.from_bytes(codec.to_bytes(encoded)) == encoded
@@ -78,7 +79,7 @@ def test_stage_1_is_computed_once_and_stage_2_a_few_times(codec, audio, monkeypa
 
 def test_effort_does_not_break_the_rate(codec, audio, free_moves) -> None:
     encoded = codec.encode(audio[:16_000], 16_000, bitrate=500, written=True, effort=1)
-    assert 500 - 28 - 14 <= written_bits(codec, encoded) <= 500
+    assert 500 - 4 * 14 <= written_bits(codec, encoded) <= 500
     assert encoded != codec.encode(audio[:16_000], 16_000, bitrate=500, written=True)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtm_codec import DTMCodec
     from dtm_codec.web.listening.routes import RunningTest
 
-NEEDED = ("fastapi", "uvicorn", "httpx", "yaml", "scipy", "pyloudnorm")
+NEEDED = ("fastapi", "uvicorn", "websockets", "httpx", "yaml", "scipy", "pyloudnorm")
 collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
 
 
