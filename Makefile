@@ -19,7 +19,6 @@ $(BIN)/python:
 
 # The extras are installed when pyproject.toml or the constraints change, and not otherwise.
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install -q -c constraints.txt torch numpy
 	$(BIN)/pip install -q -c constraints.txt -e '.[plot]'
 	@touch $@
 
@@ -45,14 +44,26 @@ test: $(INSTALLED_ALL)  ## all tests; those in a browser where Chromium and its 
 test-web: $(INSTALLED_ALL)  ## the pages: servers, hostile input, a real browser
 	$(BIN)/python -m pytest tests/web
 
+.PHONY: page
+page: $(INSTALLED)  ## the page that codes speech in the browser, as a folder for any web server: build/page
+	$(BIN)/dtm-codec page -o build/page
+
 .PHONY: lint
 lint: $(INSTALLED_ALL)  ## ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+MODEL ?= small
+RUNTIME ?= build/onnx
+.PHONY: runtime
+runtime: $(INSTALLED_ALL)  ## ONNX graphs of [MODEL=small] in three precisions under [RUNTIME=build/onnx], checked
+	for precision in fp32 fp16 int8; do \
+		$(BIN)/dtm-codec export $(MODEL) --onnx --precision $$precision -o $(RUNTIME)/$$precision || exit; done
+	$(BIN)/python benchmarks/runtime.py --model $(MODEL) --graphs $(RUNTIME)
+
 .PHONY: bench
-bench: $(INSTALLED)  ## speed, memory and selectors of the 127 M model, on one thread
+bench: $(INSTALLED_ALL)  ## speed, memory and selectors of the 127 M model, on one thread
 	$(BIN)/python benchmarks/codec.py
 	$(BIN)/python benchmarks/selection.py --model random:vfr-50
 	$(BIN)/python benchmarks/selection.py --model small

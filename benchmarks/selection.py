@@ -50,14 +50,14 @@ def main() -> None:
         codec = DTMCodec.from_pretrained(arguments.model)
     audio = [read_audio(path, SAMPLE_RATE)[0] for path in arguments.audio]
     if arguments.features:
-        utterances, source = [load(arguments.features)], str(arguments.features)
+        utterances, source = [load(arguments.features).numpy()], str(arguments.features)
     elif codec is not None:
         utterances, source = [codec.stage1(x, SAMPLE_RATE) for x in audio], f"z1 of {codec.model_id}"
     else:
-        utterances, source = [log_mel(torch.from_numpy(x)) for x in audio], "80-band log-mel"
-    joined = torch.cat(utterances)
+        utterances, source = [log_mel(torch.from_numpy(x)).numpy() for x in audio], "80-band log-mel"
+    joined = np.concatenate(utterances)
     frames = [arguments.frames * factor for factor in (1, 2, 4, 8)]
-    repeated = joined.repeat(-(-frames[-1] // len(joined)), 1)
+    repeated = np.tile(joined, (-(-frames[-1] // len(joined)), 1))
 
     encode_seconds = None
     if codec is not None:
@@ -76,13 +76,13 @@ def main() -> None:
             selector = build(SelectorConfig.from_dict({"name": name, "s_max": s_max}))
             statistics = [selector.statistics(z) for z in utterances]
             tau = calibrate(selector, statistics, round(arguments.keep_ratio * len(joined))).tau
-            mask = torch.cat([selector.keep(values, tau) for values in statistics])
+            mask = np.concatenate([selector.keep(values, tau) for values in statistics])
             seconds = [
                 least_time(lambda z=repeated[:n], s=selector, tau=tau: s.keep(s.statistics(z), tau)) for n in frames
             ]
             exponent = np.polyfit(np.log(frames), np.log(seconds), 1)[0]
             row = [name, str(s_max or "none"), *(f"{1e3 * s:.2f}" for s in seconds), f"{exponent:.2f}"]
-            row += [LAWS.get(name, "N"), f"{float(mask.double().mean()):.3f}", f"{nmse(joined, mask):.4f}"]
+            row += [LAWS.get(name, "N"), f"{float(mask.mean()):.3f}", f"{nmse(joined, mask):.4f}"]
             if encode_seconds is not None:
                 row.append(f"{100 * seconds[0] / encode_seconds:.2f} %")
             table.add_row(*row)

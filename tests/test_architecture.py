@@ -21,16 +21,33 @@ GROUND = {
     "grouping",
     "layout",
     "locks",
+    "mels",
     "optional",
     "specs",
     "speech",
     "threads",
     "validation",
+    "weights",
     "workers",
 }
 FIGURES = {"intervals", "metrics", "plotting", "preferences", "ratings"}
 PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
-CORE = {"codec", "network", "piecewise", "hub", "live", "refinement"}
+CORE = {
+    "backend",
+    "backends",
+    "codec",
+    "hub",
+    "live",
+    "network",
+    "overlap",
+    "pieces",
+    "piecewise",
+    "refinement",
+    "runtime",
+    "selection",
+    "streaming",
+    "torch_backend",
+}
 ROOMS = {"training", "evaluation", "corpus", "web"}
 
 ALLOWED = {
@@ -74,7 +91,10 @@ def test_every_room_is_known() -> None:
     assert found - {"__init__", "__main__", "cli"} <= set(ALLOWED)
 
 
-@pytest.mark.parametrize("module", ["", ".bitstream.container", ".encoded", ".live.packets", ".cli"])
+@pytest.mark.parametrize(
+    "module",
+    ["", ".bitstream.container", ".encoded", ".live.packets", ".cli", ".codec", ".runtime.backend", ".runtime.export"],
+)
 def test_light_modules_do_not_load_torch(module: str) -> None:
     code = f"import sys, dtm_codec{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

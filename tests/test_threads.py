@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from dtm_codec import threads
+from dtm_codec.cli import options
+from dtm_codec.runtime.backend import OnnxBackend
 from dtm_codec.threads import Load
 
 
@@ -17,19 +19,18 @@ from dtm_codec.threads import Load
 def test_threads_are_as_many_as_others_leave_free(
     monkeypatch: pytest.MonkeyPatch, busy_seconds: float, own_seconds: float, expected: int
 ) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(threads, "available_cores", lambda: 4)
     monkeypatch.setattr(Load, "now", classmethod(lambda cls: cls(110.0, 50.0 + busy_seconds, 7.0 + own_seconds)))
-    chosen: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
-    threads.use_free_cores(Load(100.0, 50.0, 7.0))
-    assert chosen == [expected]
+    assert threads.free_cores(Load(100.0, 50.0, 7.0)) == expected
 
 
 def test_a_users_number_of_threads_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setattr(torch, "set_num_threads", lambda number: pytest.fail(f"{number} threads"))
-    threads.use_free_cores(Load(0.0, 0.0, 0.0))
+    options.load_codec(None, backend="torch")
+    backend = options.load_codec(None, backend="onnx").backend
+    assert isinstance(backend, OnnxBackend)
+    assert backend.threads == 3
 
 
 def test_work_at_low_priority_and_other_cores_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

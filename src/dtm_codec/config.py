@@ -26,11 +26,33 @@ Stage2Positions = Literal["time", "rank"]
 Head = Literal["istft", "source-filter"]
 QuantizerKind = Literal["vq", "fsq"]
 Stack = Literal["enc1", "enc2", "dec1", "dec2"]
+BackendName = Literal["torch", "onnx", "onnx-int8"]
+"""What computes a network: PyTorch or onnxruntime, the latter also with matrices in 8 bits."""
+
+Quality = Literal["low", "normal", "high"]
+"""A bitrate by name (`rate/request.py`)."""
+DEFAULT_QUALITY: Quality = "normal"
+"""Of files and of the demo page, where nothing is asked for."""
 
 STACKS: tuple[Stack, ...] = ("enc1", "enc2", "dec1", "dec2")
 
 LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0
 """Hertz between which a voice's pitch is looked for."""
+
+PITCH_BINS = 160
+"""From the lowest to the highest pitch, evenly spaced in log frequency: 0.24 semitones apart."""
+
+NOISE_FRAMES = 1024
+"""Frames after which the noise of a source-filter head repeats itself."""
+
+COMPRESSION = 0.3
+"""Power law on STFT magnitudes, which spreads the range of speech as hearing does."""
+
+MAX_MAGNITUDE = 1e2
+"""Predicted magnitudes are clipped here, as in Vocos, to keep exp() from exploding early in training."""
+
+SELECTOR_MELS = 40
+"""Bands of the log-mel spectrogram that a selector may look at instead of z1."""
 
 MAX_NAME_LENGTH = 9
 """Every file carries the name of its model: nine letters of an alphabet of 40 take six bytes."""
@@ -218,6 +240,10 @@ class CodecConfig(Validated):
         """Steps that each block of a stack may look ahead; None: as far as the window."""
         steps: int | None = getattr(self, f"{stack}_lookahead")
         return steps
+
+    def reach(self, stack: Stack) -> int:
+        """Steps to each side that an output of a stack can depend on."""
+        return self.layers(stack) * self.window
 
     @property
     def n_fft(self) -> int:

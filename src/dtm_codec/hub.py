@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
+import numpy as np
 import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
 
 from .bitstream.token_coder import TokenModel
 from .config import BITRATES, PRESETS, Bitrates, CodecConfig, preset, read_model_config
 from .errors import ModelError
 from .files import write_atomically
-from .network import Network
-from .nn.weightless import Weightless
+from .weights import TAU, Array, dtype_of, shapes
 
 DEFAULT_MODEL = "small"
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 BUNDLED = Path(__file__).with_name("pretrained")
 TOKEN_MODEL_PREFIX = "token_model."
-TRAINING_ONLY = ("quantizer.idle",)
-"""State that inference has no use for."""
-
 MAX_CONFIG_BYTES = 1 << 20
 
-_STORED_AS = {torch.float32: ("F32", "F16", "BF16"), torch.float64: ("F64",)}
+StoredAs: TypeAlias = Literal["F32", "F16", "BF16"]
+
+_STORED_AS = {np.dtype(np.float32): ("F32", "F16", "BF16"), np.dtype(np.float64): ("F64",)}
 """How a tensor of the network may be stored."""
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I32": "<i4", "I16": "<i2"}
+"""What safetensors calls them, and how NumPy reads them."""
 
 _STATISTICS = {"class_of": ("I16", 1), "transitions": ("I32", 2), "members": ("I32", 1)}
 """Type and number of axes of the token statistics."""
@@ -50,27 +50,19 @@ class LoadedModel:
     """What a model folder holds; no tensors for an untrained model."""
 
     config: CodecConfig
-    tensors: dict[str, Tensor] | None
+    tensors: dict[str, Array] | None
     token_model: TokenModel | None
     origin: str
     bitrates: Bitrates | None = None
 
     @cached_property
     def model_id(self) -> str:
-        return _model_id(self.config, self.tensors or {})
+        return model_id_of(self.config, self.tensors or {})
 
 
 def bundled_models() -> dict[str, Path]:
     """Folders of the models inside the package, by name."""
     return {path.parent.name: path.parent for path in sorted(BUNDLED.glob(f"*/{WEIGHTS_FILE}"))}
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
-    try:
-        torch.empty(0, dtype=torch.float64, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
 
 
 def load(name_or_folder: str | PathLike[str]) -> LoadedModel:
@@ -120,19 +112,24 @@ def read_folder(folder: Path) -> LoadedModel:
     config, bitrates = read_model_config(config_path)
     try:
         _compare_header(config, weights_path)
-        tensors = safetensors.torch.load_file(weights_path)
+        tensors = _tensors(weights_path.read_bytes())
     except (safetensors.SafetensorError, OSError) as error:
         raise ModelError(f"{weights_path}: not a safetensors file ({error})") from None
     prefix = TOKEN_MODEL_PREFIX
-    arrays = {key.removeprefix(prefix): tensors.pop(key).numpy() for key in sorted(tensors) if key.startswith(prefix)}
+    arrays = {key.removeprefix(prefix): tensors.pop(key) for key in sorted(tensors) if key.startswith(prefix)}
     try:
         token_model = TokenModel.from_arrays(arrays) if arrays else None
     except ModelError as error:
         raise ModelError(f"{weights_path}: {error}") from None
     for name, tensor in tensors.items():
-        if not tensor.isfinite().all() and not (name == "tau" and tensor.isnan()):  # tau is NaN before training
+        if not np.isfinite(tensor).all() and not (name == TAU and np.isnan(tensor)):  # it is NaN before training
             raise ModelError(f"{weights_path}: {name} holds NaN or infinity; allowed: finite numbers")
     return LoadedModel(config, tensors, token_model, str(folder), bitrates)
+
+
+def _tensors(data: bytes) -> dict[str, Array]:
+    deserialize: Callable[[bytes], list[tuple[str, _Packed]]] = safetensors.deserialize
+    return {name: _unpacked(**packed) for name, packed in deserialize(data)}
 
 
 class _Stored(NamedTuple):
@@ -145,13 +142,12 @@ class _Stored(NamedTuple):
 def _compare_header(config: CodecConfig, path: Path) -> None:
     """Refuse a file whose tensors are not those of the configuration. Only its header is read for that, and no weights
     are allocated."""
-    with safetensors.safe_open(path, framework="pt") as file:
+    with safetensors.safe_open(path, framework="np") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
         stored = {name: _Stored(str(part.get_dtype()), tuple(part.get_shape())) for name, part in slices.items()}
     for name in sorted(name for name in stored if name.startswith(TOKEN_MODEL_PREFIX)):
         _compare_statistics(config, name.removeprefix(TOKEN_MODEL_PREFIX), stored.pop(name), path)
-    with Weightless():
-        own = _inference_state(Network(config))
+    own = shapes(config)
     missing, foreign = sorted(set(own) - set(stored)), sorted(set(stored) - set(own))
     if missing or foreign:
         raise ModelError(
@@ -162,12 +158,12 @@ def _compare_header(config: CodecConfig, path: Path) -> None:
                 if names
             )
         )
-    for name, tensor in own.items():
-        found = stored[name]
-        if found.shape != tuple(tensor.shape):
-            raise ModelError(f"{path}: {name} has shape {found.shape}; the config needs {tuple(tensor.shape)}")
-        if found.type not in _STORED_AS[tensor.dtype]:
-            raise ModelError(f"{path}: {name} is {found.type}; allowed: {', '.join(_STORED_AS[tensor.dtype])}")
+    for name, shape in own.items():
+        found, allowed = stored[name], _STORED_AS[dtype_of(name)]
+        if found.shape != shape:
+            raise ModelError(f"{path}: {name} has shape {found.shape}; the config needs {shape}")
+        if found.type not in allowed:
+            raise ModelError(f"{path}: {name} is {found.type}; allowed: {', '.join(allowed)}")
 
 
 def _compare_statistics(config: CodecConfig, name: str, found: _Stored, path: Path) -> None:
@@ -180,50 +176,64 @@ def _compare_statistics(config: CodecConfig, name: str, found: _Stored, path: Pa
         raise ModelError(f"{path}: token statistics of {found.shape[0]} codes; the config has {size}")
 
 
-@torch.no_grad()
-def fill(network: Network, tensors: dict[str, Tensor]) -> None:
-    """Copy the weights of a folder, which fit its configuration, into a network of that configuration."""
-    for name, tensor in _inference_state(network).items():
-        tensor.copy_(tensors[name])
-
-
 def save(
-    network: Network,
+    config: CodecConfig,
+    tensors: Mapping[str, Array],
     token_model: TokenModel | None,
     folder: str | PathLike[str],
-    dtype: torch.dtype,
+    stored: StoredAs = "F32",
     bitrates: Bitrates | None = None,
 ) -> str:
-    """Write a model folder and return the id of what was written."""
+    """Write a model folder and return the id of what was written. stored: how weights are; tau stays float64"""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    weights = _stored(network, dtype)
+    packed = {name: _packed(values, "F64" if name == TAU else stored) for name, values in tensors.items()}
     arrays = {} if token_model is None else token_model.to_arrays()
-    statistics = {TOKEN_MODEL_PREFIX + name: torch.from_numpy(array) for name, array in arrays.items()}
+    for name, values in arrays.items():
+        packed[TOKEN_MODEL_PREFIX + name] = _packed(values, _STATISTICS[name][0])
     # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
-    write_atomically(path / WEIGHTS_FILE, safetensors.torch.save(weights | statistics))
-    values = network.config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
-    write_atomically(path / CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
-    return _model_id(network.config, weights)
+    write_atomically(path / WEIGHTS_FILE, _file_of(packed))
+    described = config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
+    write_atomically(path / CONFIG_FILE, (json.dumps(described, indent=2) + "\n").encode())
+    return model_id_of(config, {name: _unpacked(**packed[name]) for name in tensors})
 
 
-def identify(network: Network) -> str:
-    return _model_id(network.config, _stored(network, torch.float32))
+class _Packed(TypedDict):
+    """A tensor as safetensors takes and gives it."""
+
+    dtype: str
+    shape: list[int]
+    data: bytes
 
 
-def _inference_state(network: Network) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in network.state_dict().items() if name not in TRAINING_ONLY}
+def _packed(values: Array, stored: str) -> _Packed:
+    if stored == "BF16":  # the upper half of a float32, rounded to even
+        bits = np.asarray(values, np.float32).view(np.uint32)
+        values = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return _Packed(dtype=stored, shape=list(values.shape), data=values.astype(_TYPES[stored]).tobytes())
 
 
-def _stored(network: Network, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Weights in `dtype`; tau stays float64."""
-    return {
-        name: (tensor.to(dtype) if tensor.dtype == torch.float32 else tensor).contiguous().cpu()
-        for name, tensor in _inference_state(network).items()
-    }
+def _file_of(packed: dict[str, _Packed]) -> bytes:
+    """A safetensors file. The package's own writers know no bfloat16 without torch, or differ between versions."""
+    header: dict[str, Any] = {}
+    begin = 0
+    names = sorted(packed, key=lambda name: (-np.dtype(_TYPES[packed[name]["dtype"]]).itemsize, name))  # all aligned
+    for name in names:
+        tensor = packed[name]
+        end = begin + len(tensor["data"])
+        header[name] = {"dtype": tensor["dtype"], "shape": tensor["shape"], "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *(packed[name]["data"] for name in names)])
 
 
-def _model_id(config: CodecConfig, tensors: dict[str, Tensor]) -> str:
+def _unpacked(dtype: str, shape: list[int], data: bytes) -> Array:
+    values = np.frombuffer(data, _TYPES[dtype]).reshape(shape)
+    return (values.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else values
+
+
+def model_id_of(config: CodecConfig, tensors: Mapping[str, Array]) -> str:
     """Hashes values, not their storage: weights from a half-precision file are the same in float32, on any device.
 
     Of the configuration, only what differs from the defaults counts. So a new option leaves old models their ids.
@@ -231,9 +241,9 @@ def _model_id(config: CodecConfig, tensors: dict[str, Tensor]) -> str:
     changes = _difference(config.to_dict(), CodecConfig().to_dict())
     digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode())
     for name in sorted(tensors):
-        values = tensors[name].float() if tensors[name].dtype in (torch.float16, torch.bfloat16) else tensors[name]
-        digest.update(f"{name} {values.dtype} {list(values.shape)}".encode())
-        digest.update(values.flatten().view(torch.uint8).numpy().data)
+        values = np.ascontiguousarray(tensors[name], dtype_of(name).newbyteorder("<"))
+        digest.update(f"{name} torch.{dtype_of(name)} {list(values.shape)}".encode())
+        digest.update(values.tobytes())
     return f"{config.name}:{digest.hexdigest()[:8]}"
 
 

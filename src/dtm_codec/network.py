@@ -8,12 +8,14 @@ utterances of any lengths.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .config import CodecConfig, SelectorFeatures, Stack
+from .backend import PIECE
+from .config import SELECTOR_MELS, CodecConfig, SelectorFeatures, Stack
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler
@@ -23,11 +25,9 @@ from .nn.timeline import Timeline
 from .nn.transformer import TransformerStack
 from .rate.calibration import calibrate
 from .selectors import build
+from .weights import Array, shapes
 
 HEADS: dict[str, type[Head]] = {"istft": SpectralHead, "source-filter": SourceFilterHead}
-
-SELECTOR_MELS = 40
-"""Bands of the log-mel spectrogram that a selector may look at instead of z1."""
 
 
 class CodecOutput(NamedTuple):
@@ -49,9 +49,7 @@ class CodecOutput(NamedTuple):
 class Network(nn.Module):
     """Everything that is learned, and the chain through it."""
 
-    piece: int = 8192
-    """Steps computed at a time when utterances are coded: 82 s of Stage 1 at 100 Hz. A multiple of the window is best:
-    attention then works on the same blocks as without pieces."""
+    piece: int = PIECE
 
     tau: Tensor
     """What the selector is steered to; NaN until training has found it."""
@@ -97,7 +95,9 @@ class Network(nn.Module):
         """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a
         source-filter head shall follow instead of its own; lost: (B, N) bool, steps whose tokens do not arrive."""
         z1, features, timeline = self._stage1_of_crops(audio)
-        mask = self.selector.select(features, list(timeline.lengths), float(self.tau), self.training)  # (B N,)
+        rows, lengths = features.cpu().numpy(), list(timeline.lengths)
+        mask = torch.from_numpy(self.selector.select(rows, lengths, float(self.tau), self.training))  # (B N,)
+        mask = mask.to(audio.device)
         kept = self.kept(timeline, mask)
         z2 = self.enc2(self.down(z1, mask), kept)
         quantized = self.quantizer(z2)
@@ -121,7 +121,8 @@ class Network(nn.Module):
     def calibrated_tau(self, audio: Tensor) -> float:
         """The tau at which these crops, taken together, have the configured keep ratio. audio: (B, T)"""
         _, features, timeline = self._stage1_of_crops(audio)
-        statistics = [self.selector.statistics(x) for x in torch.split(features, list(timeline.lengths))]
+        utterances = torch.split(features.cpu(), list(timeline.lengths))
+        statistics = [self.selector.statistics(own.numpy()) for own in utterances]
         return calibrate(self.selector, statistics, round(self.config.keep_ratio * sum(timeline.lengths))).tau
 
     def _stage1_of_crops(self, audio: Tensor) -> tuple[Tensor, Tensor, Timeline]:
@@ -153,3 +154,17 @@ def _initialize(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def weights_of(network: Network) -> dict[str, Array]:
+    """What inference needs, as `weights.shapes` names it."""
+    state = network.state_dict()
+    return {name: state[name].cpu().numpy() for name in shapes(network.config)}
+
+
+@torch.no_grad()
+def fill(network: Network, weights: Mapping[str, Array]) -> None:
+    """Copy the weights of a folder, which fit its configuration, into a network of that configuration."""
+    state = network.state_dict()
+    for name in shapes(network.config):
+        state[name].copy_(torch.tensor(weights[name]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from .errors import DTMCodecError
@@ -17,6 +16,7 @@ _PACKAGES = {
 """Module -> package, where the names differ in more than a hyphen."""
 
 _IN_NO_EXTRA = {
+    "onnxruntime": "onnxruntime",  # part of every install, but not on every platform
     "ai-edge-litert": "ai-edge-litert",  # 60 MB for one judge, and not on every platform
     "distillmos": "--no-deps distillmos xls-r-sqa==0.1.0",  # else it brings torchaudio, which it needs for nothing here
     "faster-whisper": "faster-whisper",
@@ -40,16 +40,18 @@ def import_optional(module: str, extra: str = "eval") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise _missing(module, extra) from None
+        raise missing(module, extra) from None
 
 
 def package_version(module: str) -> str:
     """`name version` of the package that a judge's module comes in."""
+    from importlib.metadata import PackageNotFoundError, version  # takes a while to import
+
     package = _package(module)
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
-        raise _missing(module, "eval") from None
+        raise missing(module, "eval") from None
 
 
 def _package(module: str) -> str:
@@ -57,7 +59,7 @@ def _package(module: str) -> str:
     return _PACKAGES.get(top, top.replace("_", "-"))
 
 
-def _missing(module: str, extra: str) -> MissingPackageError:
+def missing(module: str, extra: str) -> MissingPackageError:
     package = _package(module)
     wanted = _IN_NO_EXTRA.get(package, f"'dtm-codec[{extra}]'")
     return MissingPackageError(f"this needs the package {package!r}: pip install {wanted}")

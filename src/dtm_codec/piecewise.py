@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
-from .config import MAX_STRIDE, SelectorFeatures
+from .backend import Backend, Codes, Floats, Mask, Positions, Pulses
+from .config import MAX_STRIDE, CodecConfig, SelectorFeatures, Stack
 from .errors import AudioError
 from .grouping import grouped
-from .network import Network
-from .nn.pieces import RowQueue, Rows, in_pieces
-from .nn.pitch import Pulses
-from .nn.spectral import OverlapAdd
-from .nn.timeline import Timeline
+from .overlap import OverlapAdd
+from .pieces import RowQueue, Rows, in_pieces, starts_of
 from .selectors import Selector
 from .speech.audio import Samples
 
@@ -36,23 +34,32 @@ Z1_KEPT = 256 << 20
 """Bytes of z1 that are held: 45 minutes at 100 steps a second and 256 numbers a step."""
 
 
+QUANTIZED_AT_ONCE = 256
+"""Vectors compared with the codebook at a time: their similarities (16 MB at 16 384 codes) stay near the cache."""
+
+
+def _through(backend: Backend, stack: Stack, blocks: Iterable[Rows], before: int = 0) -> Iterator[Rows]:
+    reach = backend.config.reach(stack)
+    return in_pieces(lambda x, positions: backend.stack(stack, x, positions), reach, blocks, backend.piece, before)
+
+
 class Stage1:
     """z1 of a few utterances: once as it is computed, then again from what was held."""
 
-    def __init__(self, network: Network, sounds: Sequence[Sound], steps: int) -> None:
+    def __init__(self, backend: Backend, sounds: Sequence[Sound], steps: int) -> None:
         """steps: how many there will be, as far as is known. If there are more, these are computed again."""
-        self.network, self.sounds = network, sounds
+        self.backend, self.sounds = backend, sounds
         self.num_samples = [0] * len(sounds)
         """Of each utterance, once all of z1 was computed."""
-        piece = network.piece
-        pieces = min(-(-steps // piece), max(1, Z1_KEPT // (4 * piece * network.config.dim)))
-        self._held = torch.empty(pieces * piece, network.config.dim, device=network.tau.device)
+        piece, dim = backend.piece, backend.config.dim
+        pieces = min(-(-steps // piece), max(1, Z1_KEPT // (4 * piece * dim)))
+        self._held = np.empty((pieces * piece, dim), np.float32)
         self._total = 0
 
-    def compute(self, look_at_spectrum: Callable[[Tensor, Tensor], None] | None = None) -> Iterator[Rows]:
+    def compute(self, look_at_spectrum: Callable[[Floats, Positions], None] | None = None) -> Iterator[Rows]:
         """z1 in pieces. look_at_spectrum: gets log-mel features (S, bands) and positions (S,) on the way"""
         self._total = 0
-        for rows in in_pieces(self.network.enc1, self._front_end(0, look_at_spectrum), self.network.piece):
+        for rows in _through(self.backend, "enc1", self._front_end(0, look_at_spectrum)):
             free = self._held[self._total :]
             free[: len(rows.values)] = rows.values[: len(free)]
             self._total += len(rows.values)
@@ -70,52 +77,51 @@ class Stage1:
                 statistics.add(*rows)
             on_steps(self._total)
 
-    def again(self) -> Iterator[Tensor]:
+    def again(self) -> Iterator[Floats]:
         """z1 in pieces once more. -> (S, D) each"""
-        piece, held = self.network.piece, min(self._total, len(self._held))
+        piece, held = self.backend.piece, min(self._total, len(self._held))
         yield from (self._held[start : min(start + piece, held)] for start in range(0, held, piece))
         if self._total > held:
-            begin = max(0, held - self.network.enc1.reach)
-            for z1, _ in in_pieces(self.network.enc1, self._front_end(begin), piece, before=held - begin):
+            begin = max(0, held - self.backend.config.reach("enc1"))
+            for z1, _ in _through(self.backend, "enc1", self._front_end(begin), before=held - begin):
                 held += len(z1)
                 if held <= self._total:
                     yield z1
         if held != self._total:
             raise AudioError(f"the audio had {self._total} steps at first and {held} when it was read again")
 
-    def _front_end(self, begin: int, look: Callable[[Tensor, Tensor], None] | None = None) -> Iterator[Rows]:
+    def _front_end(self, begin: int, look: Callable[[Floats, Positions], None] | None = None) -> Iterator[Rows]:
         """What Enc1 sees of the steps from `begin` on; with more than one utterance that is 0."""
-        front_end = self.network.front_end
         blocks = (block for index in range(len(self.sounds)) for block in self._frames(index, begin))
-        for group in grouped(blocks, lambda block: block.positions.numel(), BLOCK):
-            frames, positions = group[0] if len(group) == 1 else Rows(*map(torch.cat, zip(*group, strict=True)))
-            spectrum = front_end.spectrum(frames)
+        for group in grouped(blocks, lambda block: block.positions.size, BLOCK):
+            frames, positions = group[0] if len(group) == 1 else map(np.concatenate, zip(*group, strict=True))
             if look is not None:
-                look(self.network.log_mel(spectrum), positions)
-            yield Rows(front_end(spectrum, frames), positions)
+                look(self.backend.log_mel(frames), positions)
+            yield Rows(self.backend.front_end(frames), positions)
 
     def _frames(self, index: int, begin: int) -> Iterator[Rows]:
         """Frames of an utterance as `frame_signal` cuts the whole."""
-        n_fft, hop, device = self.network.config.n_fft, self.network.config.hop_length, self.network.tau.device
+        n_fft, hop = self.backend.config.n_fft, self.backend.config.hop_length
         padding = (n_fft - hop) // 2
-        held, size, at = torch.zeros(padding, device=device), 0, 0
+        held, size, at = np.zeros(padding, np.float32), 0, 0
 
         def cut() -> Iterator[Rows]:
             nonlocal held, at
-            if held.numel() >= n_fft:
-                frames = held.unfold(0, n_fft, hop)  # a view: overlapping frames take no memory
+            if held.size >= n_fft:
+                frames = sliding_window_view(held, n_fft)[::hop]  # a view: overlapping frames take no memory
                 skipped = min(max(0, begin - at), len(frames))
                 if skipped < len(frames):
-                    yield Rows(frames[skipped:], torch.arange(at + skipped, at + len(frames), device=device))
+                    yield Rows(frames[skipped:], np.arange(at + skipped, at + len(frames)))
                 at += len(frames)
                 held = held[len(frames) * hop :]
 
         for block in self.sounds[index]():
-            for part in torch.split(torch.from_numpy(block), BLOCK * hop):
-                size += part.numel()
-                held = torch.cat([held, part.to(device)])
+            for start in range(0, block.size, BLOCK * hop):
+                part = block[start : start + BLOCK * hop]
+                size += part.size
+                held = np.concatenate([held, part])
                 yield from cut()
-        held = F.pad(held, (0, -size % hop + padding))
+        held = np.pad(held, (0, -size % hop + padding))
         yield from cut()
         self.num_samples[index] = size
 
@@ -126,76 +132,92 @@ class Statistics:
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self._starts: list[int] = []
-        self._before: Tensor | None = None
-        self._values: Tensor | None = None
+        self._before: Floats | None = None
+        self._values: Floats | None = None
         self._filled = 0
 
-    def add(self, features: Tensor, positions: Tensor) -> None:
+    def add(self, features: Floats, positions: Positions) -> None:
         """features: (S, F), positions: (S,)"""
-        lengths = list(Timeline.of(positions).lengths)
-        for own, own_positions in zip(torch.split(features, lengths), torch.split(positions, lengths), strict=True):
+        starts = starts_of(positions)
+        for own, own_positions in zip(np.split(features, starts), np.split(positions, starts), strict=True):
             if own_positions[0] == 0:
                 self._starts.append(self._filled)
                 self._before = own[:0]
             assert self._before is not None
-            joined = torch.cat([self._before, own])
+            joined = np.concatenate([self._before, own])
             self._append(self.selector.statistics(joined)[len(self._before) :])
-            self._before = joined[max(0, len(joined) - self.selector.context) :].clone()
+            self._before = joined[max(0, len(joined) - self.selector.context) :].copy()
 
-    def _append(self, values: Tensor) -> None:
+    def _append(self, values: Floats) -> None:
         end = self._filled + len(values)
         if self._values is None or end > len(self._values):
-            grown = values.new_empty(max(1 << 16, 2 * end), values.shape[1])  # doubled, to be copied seldom
+            grown = np.empty((max(1 << 16, 2 * end), values.shape[1]), values.dtype)  # doubled, to be copied seldom
             if self._values is not None:
                 grown[: self._filled] = self._values[: self._filled]
             self._values = grown
         self._values[self._filled : end] = values
         self._filled = end
 
-    def of_utterances(self) -> list[Tensor]:
+    def of_utterances(self) -> list[Floats]:
         """(N, C) each."""
         assert self._values is not None
         ends = [*self._starts[1:], self._filled]
         return [self._values[start:end] for start, end in zip(self._starts, ends, strict=True)]
 
 
-def quantize(network: Network, z1: Iterable[Tensor], mask: Tensor, lengths: tuple[int, ...]) -> Iterator[Tensor]:
+def quantize(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Codes]:
     """Codes of the kept steps, in pieces. z1: (S, D) each, mask: (sum N,); lengths: N of each utterance"""
-    for z2, _ in in_pieces(network.enc2, _kept(network, z1, mask, lengths), network.piece):
-        yield network.quantizer.encode(z2)
+    for z2, _ in _through(backend, "enc2", _kept(backend, z1, mask, lengths)):
+        for start in range(0, len(z2), QUANTIZED_AT_ONCE):
+            yield backend.quantize(z2[start : start + QUANTIZED_AT_ONCE])
 
 
-def _kept(network: Network, z1: Iterable[Tensor], mask: Tensor, lengths: tuple[int, ...]) -> Iterator[Rows]:
+def _positions(lengths: Sequence[int]) -> Positions:
+    """0, 1, 2, ... of each utterance."""
+    return np.concatenate([np.arange(length) for length in lengths])
+
+
+def _kept_positions(config: CodecConfig, mask: Mask, lengths: Sequence[int]) -> Positions:
+    """Where Stage 2 sees the kept steps: at their times, or at their ranks."""
+    if config.stage2_positions == "time":
+        return _positions(lengths)[mask]
+    return _positions([int(own.sum()) for own in np.split(mask, np.cumsum(lengths)[:-1])])
+
+
+def _kept(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Rows]:
     """z1_kept, with the positions that Stage 2 sees."""
-    positions = network.kept(Timeline.consecutive(lengths, mask.device), mask).positions
+    positions = _kept_positions(backend.config, mask, lengths)
     start = tokens = 0
-    waiting: Tensor | None = None  # steps of a segment whose end has not come
+    waiting: Floats | None = None  # steps of a segment whose end has not come
     for rows in z1:
         stop = start + len(rows)
-        first = start - (0 if waiting is None else len(waiting))
-        own = mask[first:stop]
-        if network.down.whole_segments:
-            joined = rows if waiting is None else torch.cat([waiting, rows])
-            complete = len(joined) if stop == len(mask) else int(own.nonzero()[-1])
-            rows, waiting, own = joined[:complete], joined[complete:].clone(), own[:complete]
+        own = mask[start - (0 if waiting is None else len(waiting)) : stop]
+        if backend.whole_segments:
+            joined = rows if waiting is None else np.concatenate([waiting, rows])
+            complete = len(joined) if stop == len(mask) else int(np.flatnonzero(own)[-1])
+            rows, waiting, own = joined[:complete], joined[complete:].copy(), own[:complete]
         kept = int(own.sum())
         if kept:
-            yield Rows(network.down(rows, own), positions[tokens : tokens + kept])
+            yield Rows(backend.downsample(rows, own), positions[tokens : tokens + kept])
         start, tokens = stop, tokens + kept
 
 
-def synthesize(network: Network, codes: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Iterator[tuple[int, Tensor]]:
+def synthesize(backend: Backend, codes: Codes, mask: Mask, lengths: Sequence[int]) -> Iterator[tuple[int, Samples]]:
     """Speech block by block: the utterance's index, and samples (S,); N hop in all for each.
 
     codes: (sum K,), mask: (sum N,); lengths: N of each utterance
     """
-    state: Pulses | None = None
-    joiner, utterance = OverlapAdd(network.head.window, network.config.hop_length), -1
-    for y, positions in in_pieces(network.dec2, _upsampled(network, codes, mask, lengths), network.piece):
-        for block, own in zip(torch.split(y, BLOCK), torch.split(positions, BLOCK), strict=True):
-            frames, _, state = network.head(block, own, state=state)
-            parts = list(Timeline.of(own).lengths)
-            for part, part_positions in zip(torch.split(frames, parts), torch.split(own, parts), strict=True):
+    config = backend.config
+    joiner, utterance, pulses = OverlapAdd(config.n_fft, config.hop_length), -1, None
+    for y, positions in _through(backend, "dec2", _upsampled(backend, codes, mask, lengths)):
+        for begin in range(0, len(y), BLOCK):
+            block, own = y[begin : begin + BLOCK], positions[begin : begin + BLOCK]
+            hertz = backend.pitch(block)
+            if hertz is not None:
+                pulses = following(hertz, own, config.hop_length / config.sample_rate, pulses)
+            starts = starts_of(own)
+            parts = np.split(backend.head(block, own, pulses), starts)
+            for part, part_positions in zip(parts, np.split(own, starts), strict=True):
                 if part_positions[0] == 0:
                     if utterance >= 0:
                         yield utterance, joiner.finish()
@@ -204,26 +226,37 @@ def synthesize(network: Network, codes: Tensor, mask: Tensor, lengths: tuple[int
     yield utterance, joiner.finish()
 
 
-def _upsampled(network: Network, codes: Tensor, mask: Tensor, lengths: tuple[int, ...]) -> Iterator[Rows]:
+def following(
+    hertz: npt.NDArray[np.float64], positions: Positions, seconds: float, before: Pulses | None = None
+) -> Pulses:
+    """Pulses of a pitch over frames `seconds` apart, as `nn/pitch.py` adds them up. They start anew at every position
+    0, and go on from the end of `before` otherwise. hertz, positions: (S,)"""
+    previous = hertz[:1] if before is None else before.hertz[-1:]
+    turned = np.cumsum(np.pi * seconds * (hertz + np.concatenate([previous, hertz[:-1]])))
+    earlier = turned[0] if before is None else -before.phase[-1]
+    starts = np.maximum.accumulate(np.where(positions == 0, turned, -np.inf))
+    return Pulses(hertz, (turned - np.where(np.isinf(starts), earlier, starts)) % (2 * np.pi))
+
+
+def _upsampled(backend: Backend, codes: Codes, mask: Mask, lengths: Sequence[int]) -> Iterator[Rows]:
     """z1_hat of all steps."""
-    timeline = Timeline.consecutive(lengths, mask.device)
-    kept = network.kept(timeline, mask).positions
+    positions, kept = _positions(lengths), _kept_positions(backend.config, mask, lengths)
     z2_hat = (
-        Rows(network.quantizer.decode(codes[start : start + BLOCK]), kept[start : start + BLOCK])
-        for start in range(0, codes.numel(), BLOCK)
+        Rows(backend.dequantize(codes[start : start + BLOCK]), kept[start : start + BLOCK])
+        for start in range(0, codes.size, BLOCK)
     )
-    h = RowQueue(in_pieces(network.dec1, z2_hat, network.piece))
-    last, began = torch.empty(0, device=mask.device), 0  # h of the segment that runs on, and where it began
-    for start in range(0, mask.numel(), BLOCK):
+    h = RowQueue(_through(backend, "dec1", z2_hat))
+    last, began = np.empty((0, backend.config.dim), np.float32), 0  # h of the segment that runs on, and its start
+    for start in range(0, mask.size, BLOCK):
         own = mask[start : start + BLOCK]
         rows = h.take(int(own.sum()))
         # A block that begins within a segment is upsampled with as much of it as can matter.
         lead = 0 if own[0] else min(start - began, MAX_STRIDE)
         if lead:
-            own = F.pad(own, (lead, 0))
+            own = np.pad(own, (lead, 0))
             own[0] = True
-            rows = torch.cat([last, rows])
-        yield Rows(network.up(rows, own)[lead:], timeline.positions[start : start + BLOCK])
-        last = rows[-1:].clone()
+            rows = np.concatenate([last, rows])
+        yield Rows(backend.upsample(rows, own)[lead:], positions[start : start + BLOCK])
+        last = rows[-1:].copy()
         if own[lead:].any():
-            began = start + int(own[lead:].nonzero()[-1])
+            began = start + int(np.flatnonzero(own[lead:])[-1])

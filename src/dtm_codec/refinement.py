@@ -16,7 +16,6 @@ computes in. Long audio is searched in windows from left to right, each with fix
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -26,12 +25,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .errors import ConfigError
+from .backend import Codes, Mask
 from .network import Network
 from .nn.mel_distance import MultiScaleMelDistance
 from .nn.pitch_tracking import PitchTracker, pitch_distance
 from .nn.resampling import segment_of
 from .nn.timeline import Timeline
+from .speech.audio import Samples
 
 APART = 6
 """Every sixth token gets another code in one decoding, so that what is heard around a token is its own doing."""
@@ -52,17 +52,6 @@ CONTEXT = 128
 """Steps with fixed codes decoded on either side of a window. The decoder reaches further, but little of it is heard."""
 HEARD = 32
 """Steps of the context in which changes are heard too."""
-
-
-def check_effort(effort: int) -> int:
-    """A whole number of rounds, of any integer type."""
-    try:
-        rounds = -1 if isinstance(effort, bool) else operator.index(effort)
-    except TypeError:
-        rounds = -1
-    if rounds < 0:
-        raise ConfigError(f"effort = {effort!r}; allowed: a whole number >= 0")
-    return rounds
 
 
 class Refiner:
@@ -86,6 +75,12 @@ class Refiner:
             on_progress(min(1.0, done / (steps * self.rounds)))  # a rate as written may take a second search
 
         self._on_searched = add
+
+    def better_codes(self, signal: Samples, codes: Codes, mask: Mask) -> Codes:
+        """The same in NumPy. signal: (T,), codes: (K,), mask: (N,) -> (K,)"""
+        device = self.network.tau.device
+        found: Codes = self(*(torch.from_numpy(x).to(device) for x in (signal, codes, mask))).cpu().numpy()
+        return found
 
     @torch.inference_mode(False)
     @torch.no_grad()

@@ -58,10 +58,6 @@ def _busy_seconds() -> float:
     return ticks / _CLOCK
 
 
-def use_free_cores(since: Load) -> None:
-    """Give torch as many threads as cores were free since then, at least one. `OMP_NUM_THREADS` goes before."""
-    if "OMP_NUM_THREADS" in os.environ:
-        return
-    import torch
-
-    torch.set_num_threads(max(1, round(Load.now().free_cores(since))))
+def free_cores(since: Load) -> int:
+    """Whole cores that were free since then, at least one."""
+    return max(1, round(Load.now().free_cores(since)))

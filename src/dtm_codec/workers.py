@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -63,9 +64,9 @@ def _become_worker(start: Callable[[], Callable[[Any], Any]], threads: int, watc
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[variable] = str(threads)  # read when torch and numba are loaded, next
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow down whoever else is at work
-    import torch
-
-    torch.set_num_threads(threads)
+    torch = sys.modules.get("torch")
+    if torch is not None:  # then it has read the variables already
+        torch.set_num_threads(threads)
     try:
         _work = start()
     except DTMCodecError as error:  # a pool would only say that its worker broke

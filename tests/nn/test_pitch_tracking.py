@@ -6,8 +6,7 @@ import math
 
 import torch
 
-from dtm_codec.config import CodecConfig
-from dtm_codec.nn.pitch import PITCH_BINS
+from dtm_codec.config import PITCH_BINS, CodecConfig
 from dtm_codec.nn.pitch_tracking import PitchTracker, pitch_loss
 
 

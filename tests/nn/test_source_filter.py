@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from dtm_codec.config import CodecConfig
+from dtm_codec.config import PITCH_BINS, CodecConfig
 from dtm_codec.errors import ConfigError
-from dtm_codec.nn.pitch import PITCH_BINS, PitchSalience, Pulses, pitch_of_bins, predicted_pitch
+from dtm_codec.nn.pitch import PitchSalience, Pulses, pitch_of_bins, predicted_pitch
 from dtm_codec.nn.source_filter import SourceFilterHead
 from dtm_codec.nn.spectral import frame_signal
 

@@ -25,9 +25,9 @@ def train(selector: Selector, controller: TauController, steps: range) -> float:
     kept, frames = [], []
     for step in steps:
         mask = selector.keep(selector.statistics(batch(step)), controller.tau)
-        controller.update(int(mask.sum()), mask.numel())
+        controller.update(int(mask.sum()), mask.size)
         kept.append(int(mask.sum()))
-        frames.append(mask.numel())
+        frames.append(mask.size)
     return sum(kept[-50:]) / sum(frames[-50:])
 
 

@@ -23,6 +23,49 @@ PATIENCE = 40
 """Seconds to wait for anything: a shared machine may be slow."""
 
 
+SMALL = """
+const controls = [...document.querySelectorAll("button, input[type=range]")].filter((e) => e.offsetParent);
+return controls.filter((e) => e.offsetHeight < 30).map((e) => e.id);
+"""
+"""Controls that are too small to touch."""
+
+CONTRAST = """
+const luminance = (colour) => {
+  const channels = colour.match(/[\\d.]+/g).slice(0, 3).map((value) => {
+    const c = value / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * channels[0] + 0.7152 * channels[1] + 0.0722 * channels[2];
+};
+const background = (node) => {
+  for (let e = node; e; e = e.parentElement) {
+    const colour = getComputedStyle(e).backgroundColor;
+    if (!/, 0\\)$|transparent/.test(colour)) return colour;
+  }
+  return "rgb(255, 255, 255)";
+};
+const poor = [];
+for (const node of document.querySelectorAll("body *")) {
+  const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+  if (!own || !node.offsetParent || node.disabled || node.closest(".visually-hidden")) continue;
+  const [a, b] = [luminance(getComputedStyle(node).color), luminance(background(node))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) poor.push(`${node.tagName} "${node.textContent.trim().slice(0, 20)}" ${ratio.toFixed(2)}`);
+}
+return poor;
+"""
+"""Texts that are hard to read on their background."""
+
+
+WIDE = """
+const width = arguments[0];
+const wide = [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > width);
+const { scrollWidth } = document.documentElement;
+return scrollWidth > width ? [scrollWidth, ...wide.map((e) => `${e.tagName} ${e.id} ${e.className}`)] : [];
+"""
+"""Elements that reach beyond a width, if the page does."""
+
+
 def found(*names: str) -> str:
     path = next((path for name in names if (path := shutil.which(name))), None)
     if path is None:
@@ -61,8 +104,8 @@ class Page:
         """Keys to whatever has the focus."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
-        return WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(lambda _: condition(), what)
+    def until(self, condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+        return WebDriverWait(self.driver, patience, poll_frequency=0.05).until(lambda _: condition(), what)
 
     def shows(self, name: str) -> Any:
         return self.until(lambda: self[name].is_displayed(), f"{name} is not shown; {self.text('message')}")
@@ -96,8 +139,9 @@ def nameless(page: Page) -> list[str]:
 
 
 @contextmanager
-def browser(downloads: Path | None = None, microphone: Path | None = None) -> Iterator[Page]:
-    """A Chromium without a window. `microphone`: a WAV file that its microphone hears."""
+def browser(downloads: Path | None = None, microphone: Path | None = None, *, cut_off: bool = False) -> Iterator[Page]:
+    """A Chromium without a window. `microphone`: a WAV file that its microphone hears; `cut_off`: it finds this machine
+    alone."""
     options = webdriver.ChromeOptions()
     options.binary_location = found("chromium", "chromium-browser", "google-chrome")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -109,6 +153,7 @@ def browser(downloads: Path | None = None, microphone: Path | None = None) -> It
         "--mute-audio",
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
+        *(["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] if cut_off else []),
         *([f"--use-file-for-fake-audio-capture={microphone}"] if microphone else []),
     ):
         options.add_argument(argument)

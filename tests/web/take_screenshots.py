@@ -1,6 +1,6 @@
 """Take the pictures of docs/images anew: `python tests/web/take_screenshots.py MODEL docs/images`.
 
-Names after it take some of them only: demo, live, listening, choice, report.
+Names after it take some of them only: demo, offline, live, listening, choice, report.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from dtm_codec.web.demo import Demo
 from dtm_codec.web.listening.definition import Definition
 from dtm_codec.web.listening.prepared import prepare
 from dtm_codec.web.listening.routes import RunningTest
+from dtm_codec.web.offline.app import create_page_app
+from dtm_codec.web.offline.folder import page_files
 
 SIZES = {"desktop": (1280, 900, 1.0), "phone": (390, 844, 2.0)}
 LAPTOP = (1280, 720, 1.0)
@@ -52,6 +54,17 @@ def demo(page: Page, model: str, out: Path) -> None:
         page["play"].click()
         page.until(lambda: page.number("time") > 0.8, "it does not play")
         page.screenshot(out / "demo-zoomed-dark.png", whole=False)
+
+
+def offline(page: Page, model: str, out: Path) -> None:
+    """The page that computes in the browser."""
+    with served(create_page_app(page_files(model))) as url:
+        for name, (width, height, scale) in SIZES.items():
+            page.resize(width, height, scale=scale)
+            page.open(url)
+            page.until(lambda: page["download"].is_enabled(), "nothing was encoded", patience=200)
+            settle(page)
+            page.screenshot(out / f"offline-{name}.png")
 
 
 def settle(page: Page) -> None:
@@ -205,13 +218,14 @@ def fill(running: RunningTest) -> None:
 
 if __name__ == "__main__":
     model, target = sys.argv[1], Path(sys.argv[2])
-    wanted = sys.argv[3:] or ("demo", "live", "listening", "choice", "report")
+    wanted = sys.argv[3:] or ("demo", "offline", "live", "listening", "choice", "report")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as shots, browser() as chromium:
         for what in wanted:
             {
                 "demo": lambda out: demo(chromium, model, out),
                 "live": live,
+                "offline": lambda out: offline(chromium, model, out),
                 "listening": lambda out: listening(chromium, out),
                 "choice": lambda out: choice(chromium, out),
                 "report": lambda out: report(chromium, model, out),

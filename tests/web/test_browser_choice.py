@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser_support import Page, browser
-from browser_texts import CONTRAST
+from browser_support import CONTRAST, Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_browser_listening import on_page

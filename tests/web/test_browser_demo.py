@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser_support import Page, browser, nameless
-from browser_texts import CONTRAST, SMALL
+from browser_support import CONTRAST, SMALL, Page, browser, nameless
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser_support import Page, browser
-from browser_texts import CONTRAST
+from browser_support import CONTRAST, Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from web_support import ADMIN, SYSTEMS, served

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from browser_support import Page, browser, nameless
-from browser_texts import CONTRAST, SMALL
+from browser_support import CONTRAST, SMALL, Page, browser, nameless
 from selenium.webdriver.common.keys import Keys
 from web_support import served
 

@@ -13,6 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
+from ..optional import missing
 from ..threads import let_threads_sleep
 from . import batch, codec, corpus, evaluate, models, recipe, show, streams, thin, train, web
 from .stream import stream
@@ -53,7 +54,7 @@ _register("Corpus", corpus.tokenize, corpus.detokenize)
 _register("Training", train.train, train.export, train.prepare, train.shard)
 _register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.bench)
 app.add_typer(recipe.app, name="recipe", rich_help_panel="Evaluation")
-_register("Web", web.serve)
+_register("Web", web.serve, web.page)
 app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 
 
@@ -63,6 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     let_threads_sleep()
     try:
         app(args=arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("torch", "numba"):
+            raise
+        typer.echo(f"dtm-codec: {missing(str(error.name), 'torch')}", err=True)
+        sys.exit(2)
     except (DTMCodecError, OSError) as error:
         typer.echo(f"dtm-codec: {batch.describe(error)}", err=True)
         sys.exit(2)

@@ -20,7 +20,7 @@ from .facts import FileFacts, facts_of, latency_text
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
-    from ..config import CodecConfig
+    from ..config import BackendName, CodecConfig
     from ..speech.audio import Samples
 
 DTM = ".dtm"
@@ -53,6 +53,7 @@ def encode(
     channels: options.RawChannels = None,
     sample_format: options.RawForm = None,
     device: options.Device = "cpu",
+    backend: options.Backend = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
     ] = False,
@@ -68,7 +69,7 @@ def encode(
     work = jobs.plan(inputs, output, jobs.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
-        codec = options.load_codec(model, device)
+        codec = options.load_codec(model, device, backend, in_torch=effort > 0)
         warning, asked = options.rate_warning(codec, nominal), wanted.asked(codec, selector)
 
         def convert(task: batch.Task) -> batch.Outcome:
@@ -123,6 +124,7 @@ def decode(
         ),
     ] = None,
     device: options.Device = "cpu",
+    backend: options.Backend = None,
     max_hours: options.MaxHours = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -135,7 +137,7 @@ def decode(
     work = jobs.plan(inputs, output, conversion)
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
-        codec_for = codec_finder(model, device)
+        codec_for = codec_finder(model, device, backend)
 
         def convert(task: batch.Task) -> batch.Outcome:
             data = task.content(MAX_BYTES)
@@ -240,10 +242,14 @@ def _bundled_config(model_id: str) -> CodecConfig | None:
     return next((config for config in configs if config.name == model_id.partition(":")[0]), None)
 
 
-def codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
+def codec_finder(
+    model: str | None, device: str, backend: BackendName | None = None, *, in_torch: bool = False
+) -> Callable[[str], DTMCodec]:
     """From a file's model id to the codec that decodes it: the one asked for, or the bundled one of that id."""
+    from .. import hub
+
     if model is not None:
-        chosen = options.load_codec(model, device)
+        chosen = options.load_codec(model, device, backend, in_torch=in_torch)
 
         def check(model_id: str) -> DTMCodec:
             if model_id != chosen.model_id:
@@ -251,19 +257,17 @@ def codec_finder(model: str | None, device: str) -> Callable[[str], DTMCodec]:
             return chosen
 
         return check
-    loaded: dict[str, DTMCodec] = {}
+    codecs: dict[str, DTMCodec] = {}
 
     def find(model_id: str) -> DTMCodec:
-        if model_id not in loaded:
-            from .. import hub
-
-            bundled = {hub.read_folder(folder).model_id: name for name, folder in hub.bundled_models().items()}
+        if model_id not in codecs:
+            bundled = {loaded.model_id: loaded for loaded in map(hub.read_folder, hub.bundled_models().values())}
             if model_id not in bundled:
                 known = ", ".join(map(repr, bundled)) or "none"
                 raise ModelError(
                     f"made by model {model_id!r}; bundled: {known}; give the folder of its model by --model"
                 )
-            loaded[model_id] = options.load_codec(bundled[model_id], device)
-        return loaded[model_id]
+            codecs[model_id] = options.load_codec(bundled[model_id], device, backend, in_torch=in_torch)
+        return codecs[model_id]
 
     return find

@@ -60,20 +60,17 @@ def models(as_json: options.Json = False) -> None:
 
 
 def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:
-    import torch
-
-    from ..codec import DTMCodec
     from ..live.latency import latency_of
+    from ..selection import own_layout
+    from ..weights import num_parameters
 
-    with torch.device("meta"):  # shapes without memory
-        codec = DTMCodec(config)
     token_rate = config.frame_rate / config.stride if config.is_fixed_rate else config.frame_rate * config.keep_ratio
-    bps = codec.layout.bitrate(token_rate)
+    bps = own_layout(config).bitrate(token_rate)
     total = latency_of(config).total
     return ModelFacts(
         name,
         kind,
-        codec.num_parameters,
+        num_parameters(config),
         config.frame_rate,
         token_rate,
         bps,

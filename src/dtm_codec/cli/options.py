@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
@@ -10,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 import typer
 
 from .. import threads
-from ..config import SelectorName
+from ..config import DEFAULT_QUALITY, BackendName, Quality, SelectorName
 from ..errors import ConfigError
-from ..rate.request import DEFAULT_QUALITY, Quality
 from ..specs import whole_number
 from ..speech.raw import RawFormat, SampleFormat
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
+    from ..hub import LoadedModel
 
 
 def _positive(allowed: str, **units: float) -> Callable[[str], float]:
@@ -124,6 +125,13 @@ MaxHours: TypeAlias = Annotated[
         "and every 4 bytes.",
     ),
 ]
+Backend: TypeAlias = Annotated[
+    BackendName | None,
+    typer.Option(
+        help="What computes. [default: onnx where it can do what is asked, else torch]",
+        show_default=False,
+    ),
+]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 
@@ -184,14 +192,25 @@ def raw_format(rate: int | None, channels: int | None, form: SampleFormat | None
     return RawFormat(rate, 1 if channels is None else channels, form or "s16le")
 
 
-def load_codec(model: str | None, device: str = "cpu") -> DTMCodec:
-    """The model of that name, or the default one. It computes with as many threads as cores are free."""
-    began = threads.Load.now()
-    from ..codec import DTMCodec
-    from ..hub import DEFAULT_MODEL
+def load_codec(
+    model: str | LoadedModel | None, device: str = "cpu", backend: BackendName | None = None, *, in_torch: bool = False
+) -> DTMCodec:
+    """The model of that name, or the default one. It computes with as many threads as cores are free.
 
-    codec = DTMCodec.from_pretrained(DEFAULT_MODEL if model is None else model, device)
-    threads.use_free_cores(began)
+    A command is over soon, so that onnxruntime, which loads in a tenth of torch's time, goes before torch unless a
+    backend is named. in_torch: what is asked for needs torch.
+    """
+    began = threads.Load.now()
+    from .. import hub
+    from ..backends import runs_in_onnx
+    from ..codec import DTMCodec
+
+    loaded = model if isinstance(model, hub.LoadedModel) else hub.load(hub.DEFAULT_MODEL if model is None else model)
+    if backend is None and device == "cpu" and not in_torch and runs_in_onnx(loaded):
+        backend = "onnx"
+    codec = DTMCodec.from_loaded(loaded, device, backend)
+    if "OMP_NUM_THREADS" not in os.environ:
+        codec.backend.use_threads(threads.free_cores(began))
     return codec
 
 

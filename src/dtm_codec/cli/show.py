@@ -39,6 +39,7 @@ def show(
     channels: options.RawChannels = None,
     sample_format: options.RawForm = None,
     device: options.Device = "cpu",
+    backend: options.Backend = None,
     start: Annotated[float, typer.Option(metavar="S", min=0, help="Begin at this second.")] = 0.0,
     seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="Show at most this much.")] = 12.0,
     force: options.Force = False,
@@ -56,7 +57,7 @@ def show(
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
         from ..plotting import Picture, render
 
-        codec = options.load_codec(model, device)
+        codec = options.load_codec(model, device, backend)
         sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, nominal)
         asked = wanted.asked(codec, selector)
 
@@ -106,13 +107,15 @@ class _Path:
 def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], tau: float | None, tokens: int) -> _Path:
     """The path as the model's own PLE sees it, or as PLE would see its z1; without `tau`, by the one that gives
     `tokens`."""
+    import numpy as np
+
     from ..rate.calibration import calibrate
     from ..selectors import PLE
 
     if codec.config.selector.name != "ple":
         steps = PLE().statistics(codec.stage1(samples, codec.config.sample_rate))
-        return _Path(steps[:, 0].double().cumsum(0).numpy(), None)
+        return _Path(np.cumsum(steps[:, 0], dtype=np.float64), None)
     steps = codec.selector_statistics(samples, codec.config.sample_rate)
     if tau is None:  # a rate was met by calibration: find the same one again
-        tau = calibrate(codec.network.selector, [steps], tokens).tau
-    return _Path(steps[:, 0].double().cumsum(0).numpy(), tau)
+        tau = calibrate(codec.backend.selector, [steps], tokens).tau
+    return _Path(np.cumsum(steps[:, 0], dtype=np.float64), tau)

@@ -42,7 +42,7 @@ def encode(
     from ..speech.pipes import open_pipe
 
     asked, raw = options.one_rate(bitrate, token_rate, tau), options.raw_format(rate, channels, sample_format)
-    codec = options.load_codec(model, device)
+    codec = options.load_codec(model, device, in_torch=True)
     with _patient_reader():
         audio = open_pipe(sys.stdin.buffer, raw)
         encoder = codec.stream_encoder(**asked, packet_ms=packet_ms, sample_rate=audio.sample_rate)
@@ -77,7 +77,7 @@ def decode(
     start = read_record(sys.stdin.buffer)
     if start is None:
         raise BitstreamError("standard input is empty; allowed: what `dtm-codec stream encode` writes")
-    codec = codec_finder(model, device)(StreamFormat.from_start(start).model_id)
+    codec = codec_finder(model, device, in_torch=True)(StreamFormat.from_start(start).model_id)
     decoder = codec.stream_decoder(start, wait=wait)
     refused = 0
     with _patient_reader():

@@ -47,7 +47,7 @@ def train(
     import time
 
     started = time.monotonic()  # loading torch takes seconds
-    from ..hub import check_device
+    from ..backends import check_device
     from ..training.config import load_config
     from ..training.run import EXPORT
     from ..training.run import train as run
@@ -68,7 +68,12 @@ def train(
 
 
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint, or folder of a run.", show_default=False)],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT|MODEL", help="Checkpoint, or folder of a run; with --onnx a model.", show_default=False
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the model.", show_default=False)],
     name: Annotated[
         str | None, typer.Option(help="What to call the model, here and in its files. [default: as trained]")
@@ -83,8 +88,24 @@ def export(
         bool, typer.Option("--full", help="Add training.safetensors: optimizers and discriminators too.")
     ] = False,
     half: Annotated[bool, typer.Option("--half", help="Store weights as 16-bit floats.")] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Write a model (a name or folder) as ONNX graphs; needs no torch.")
+    ] = False,
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"] | None,
+        typer.Option(help="Of the weights in ONNX graphs. [default: fp32]", show_default=False),
+    ] = None,
 ) -> None:
-    """Write a trained model for inference: averaged weights as safetensors and their configuration."""
+    """Write a trained model for inference: averaged weights as safetensors and their configuration; or a model as ONNX
+    graphs."""
+    if onnx:
+        given = {"--name": name, "--data": data, "--full": full, "--half": half}
+        if others := [option for option, value in given.items() if value]:
+            raise typer.BadParameter("not with --onnx; allowed: --precision", param_hint=" / ".join(others))
+        _export_onnx(checkpoint, output, precision or "fp32")
+        return
+    if precision is not None:
+        raise typer.BadParameter("only with --onnx", param_hint="--precision")
     import torch
 
     from ..training.publishing import export as publish
@@ -93,6 +114,17 @@ def export(
     typer.echo(
         publish(checkpoint, output, name=name, data=data, minutes=minutes, device=device, full=full, dtype=dtype)
     )
+
+
+def _export_onnx(model: str, output: Path, precision: Literal["fp32", "fp16", "int8"]) -> None:
+    from .. import hub
+    from ..runtime.export import export_graphs
+
+    loaded = hub.load(model)
+    sizes = export_graphs(loaded, output, precision)
+    for name, size in sizes.items():
+        typer.echo(f"{output / name}: {size / 1e6:.2f} MB")
+    typer.echo(f"{loaded.model_id}, {precision}: {sum(sizes.values()) / 1e6:.1f} MB in all")
 
 
 class Corpus(str, Enum):

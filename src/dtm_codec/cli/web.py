@@ -1,8 +1,8 @@
-"""`dtm-codec serve` and `dtm-codec listening ...`: the pages, and the listening test before and after them."""
+"""`dtm-codec serve`, `page` and `listening ...`: the pages, and the listening test before and after them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +14,22 @@ from ..optional import import_optional
 from . import options
 
 if TYPE_CHECKING:
+    from ..config import BackendName
     from ..preferences import PairResult
     from ..ratings import RatingResults
     from ..web.demo import Demo, OtherCodec
+    from ..web.guard import Guard
     from ..web.listening.prepared import RoundTrip
 
 listening = typer.Typer(help="Listening tests (MUSHRA, A/B, A/B/X): prepare, evaluate, export.", no_args_is_help=True)
+
+Runtime = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR|TGZ",
+        help="onnxruntime-web as npm installed or packed it; without it, it is fetched once from the npm registry.",
+    ),
+]
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared test, made by 'dtm-codec listening new'.")]
 
@@ -41,7 +51,12 @@ def serve(
             help="The demo's model. With --listening, no demo without it.",
         ),
     ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="Serve the page that computes in the browser: nothing is uploaded.")
+    ] = False,
+    runtime: Runtime = None,
     device: options.Device = "cpu",
+    backend: options.Backend = None,
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST", help="Another name to answer to on loopback, as a reverse proxy passes it on."),
@@ -59,41 +74,88 @@ def serve(
 ) -> None:
     """Serve the demo, or a listening test, to a browser on this machine."""
     import secrets
-    import socket
     from urllib.parse import quote
 
-    uvicorn = import_optional("uvicorn", "web")
     import_optional("fastapi", "web")  # the pages import it at their top
     from ..web.app import create_app
-    from ..web.connections import server_settings
     from ..web.guard import LOOPBACK_NAMES
     from ..web.listening.routes import RunningTest
 
-    running = RunningTest(listening) if listening is not None else None
-    demo = _demo(model, device, max_seconds) if model is not None or running is None else None
-    token = admin_token or secrets.token_urlsafe(16)
     local = host in LOOPBACK_NAMES
-    app = create_app(demo, running, token, (*LOOPBACK_NAMES, *(name or ())) if local else None)
+    hosts = (*LOOPBACK_NAMES, *(name or ())) if local else None
+    if static:
+        if listening is not None:
+            raise ConfigError("--static with --listening; allowed: one of them")
+        from ..hub import DEFAULT_MODEL
+        from ..web.offline.app import create_page_app
+        from ..web.offline.folder import page_files
 
-    with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
-        url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-        typer.echo(f"{'Listening test' if running else 'Demo'}: {url}/")
+        page_app = create_page_app(page_files(model or DEFAULT_MODEL, runtime), hosts)
+        _run(page_app, host, port, lambda url: [f"Page, computed in the browser: {url}/"], local)
+        return
+    if runtime is not None:
+        raise ConfigError("--runtime without --static; allowed: both")
+    running = RunningTest(listening) if listening is not None else None
+    demo = _demo(model, device, backend, max_seconds) if model is not None or running is None else None
+    token = admin_token or secrets.token_urlsafe(16)
+    app = create_app(demo, running, token, hosts)
+
+    def addresses(url: str) -> Iterator[str]:
+        yield f"{'Listening test' if running else 'Demo'}: {url}/"
         if running and demo:
-            typer.echo(f"Demo: {url}/demo")
+            yield f"Demo: {url}/demo"
         if running:
-            typer.echo(f"Results: {url}/results#token={quote(token, safe='')}")
-        if not local:
-            typer.echo("This address can be reached from other machines.", err=True)
-        uvicorn.Server(server_settings(app)).run(sockets=[bound])
+            yield f"Results: {url}/results#token={quote(token, safe='')}"
+
+    _run(app, host, port, addresses, local)
     if running:
         running.store.close()
 
 
-def _demo(model: str | None, device: str, max_seconds: float) -> Demo:
+def _run(app: Guard, host: str, port: int, addresses: Callable[[str], Iterable[str]], local: bool) -> None:
+    """Serve until interrupted. addresses: what to say once the URL is known"""
+    import socket
+
+    uvicorn = import_optional("uvicorn", "web")
+    from ..web.connections import server_settings
+
+    with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
+        url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+        for line in addresses(url):
+            typer.echo(line)
+        if not local:
+            typer.echo("This address can be reached from other machines.", err=True)
+        uvicorn.Server(server_settings(app)).run(sockets=[bound])
+
+
+def page(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write.", show_default=False)],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="NAME|DIR", help="The model that the page runs.")
+    ] = None,
+    runtime: Runtime = None,
+) -> None:
+    """Write the page that encodes and decodes in the browser, as a folder that any web server can host."""
     from ..hub import DEFAULT_MODEL
+    from ..web.offline.folder import page_files, write_folder
+
+    size = write_folder(page_files(model or DEFAULT_MODEL, runtime), output)
+    typer.echo(f"{output}: {size / 1e6:.1f} MB")
+    typer.echo(f"Look at it: python -m http.server --directory {output}")
+
+
+def _demo(model: str | None, device: str, backend: BackendName | None, max_seconds: float) -> Demo:
+    import math
+
+    from .. import hub
+    from ..live.latency import latency_of
     from ..web.demo import Demo
 
-    return Demo(options.load_codec(model, device), model or DEFAULT_MODEL, max_seconds, other_codecs())
+    name = model or hub.DEFAULT_MODEL
+    loaded = hub.load(name)
+    live = math.isfinite(latency_of(loaded.config).total)  # streams need torch
+    codec = options.load_codec(loaded, device, backend, in_torch=live)
+    return Demo(codec, name, max_seconds, other_codecs())
 
 
 def other_codecs() -> dict[str, OtherCodec]:

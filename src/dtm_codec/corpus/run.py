@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -103,7 +104,7 @@ def tokenize(
     if workers is not None and workers < 1:
         raise CorpusError(f"workers = {workers}; allowed: >= 1")
     if ray is None:
-        from ..hub import check_device
+        from ..backends import check_device
 
         check_device(device)
     asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector, "effort": effort}
@@ -183,8 +184,8 @@ def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Mode
     codec.encode(noise, rate, **asked)
     used_tau = asked["tau"]
     is_open = asked["bitrate"] is None and asked["token_rate"] is None and used_tau is None
-    if is_open and asked["selector"] in (None, codec.config.selector.name) and not codec.network.tau.isnan():
-        used_tau = float(codec.network.tau)  # otherwise each utterance is calibrated on its own
+    if is_open and asked["selector"] in (None, codec.config.selector.name) and not math.isnan(codec.backend.tau):
+        used_tau = codec.backend.tau  # otherwise each utterance is calibrated on its own
     name = str(chosen)
     if not isinstance(chosen, str) or (name not in bundled_models() and Path(name).is_dir()):
         name = str(Path(chosen).resolve())  # workers may run elsewhere

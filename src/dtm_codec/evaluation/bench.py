@@ -81,7 +81,8 @@ def bench(
     for system in built:
         if isinstance(system, DTM):
             use_selector(system.codec, system.selector)  # where the clock can see it
-    clocks = [SelectorClock(s.codec.network.selector) if isinstance(s, DTM) else None for s in built]
+            system.codec.backend.use_threads(1)
+    clocks = [SelectorClock(s.codec.backend.selector) if isinstance(s, DTM) else None for s in built]
     times = np.zeros((rounds, len(built), 2))
     shares = np.zeros((rounds, len(built)))
     bps: list[float | None] = [None] * len(built)

@@ -77,7 +77,7 @@ def time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
 def _time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
     codec = system.codec
     use_selector(codec, system.selector)  # a swapped one could not be timed
-    clock = SelectorClock(codec.network.selector)
+    clock = SelectorClock(codec.backend.selector)
     error, energy, spent, choosing, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, utterance in enumerate([utterances[0], *utterances]):
         audio, _ = utterance.read(SAMPLE_RATE)
@@ -92,8 +92,8 @@ def _time_selector(system: DTM, utterances: Sequence[Utterance]) -> SelectorUse:
         choosing += clock.choosing
         seconds += encoded.duration_s
         z1 = codec.stage1(audio, SAMPLE_RATE)
-        own_energy = float(z1.double().square().sum())
-        error += nmse(z1, torch.from_numpy(encoded.mask)) * own_energy
+        own_energy = float(np.square(z1, dtype=np.float64).sum())
+        error += nmse(z1, encoded.mask) * own_energy
         energy += own_energy
     return SelectorUse(error / energy, spent / seconds, 100 * choosing / spent)
 

@@ -42,7 +42,7 @@ def embed_all(system: DTM, utterances: Sequence[Utterance], progress: Callable[[
     for utterance in utterances:
         audio, _ = utterance.read(SAMPLE_RATE)
         encoded = system.codec.encode(audio, SAMPLE_RATE, selector=system.selector, **system.rate)
-        pooled.append(system.codec.embed(encoded).float().mean(dim=0).cpu())
+        pooled.append(torch.from_numpy(system.codec.embed(encoded).mean(axis=0)))
         if progress:
             progress()
     return torch.stack(pooled)

@@ -136,7 +136,8 @@ class StreamEncoder:
         features = self._network._selector_features(looked_at, z1, spectrum)
         if isinstance(self._keep, CausalPLE):
             before = features[:0] if self._features is None else self._features
-            steps = self._network.selector.statistics(torch.cat([before, features]))[before.shape[0] :, 0].tolist()
+            rows = torch.cat([before, features]).cpu().numpy()
+            steps = self._network.selector.statistics(rows)[before.shape[0] :, 0].tolist()
             self._features = features[-1:]
             mask = [self._keep.keep(step) for step in steps]
         else:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import BitstreamError, RateError
 from ..rate.request import RateRequest
@@ -22,14 +22,14 @@ from .rate import Budget, CausalPLE
 class StreamThinner:
     """One relayed stream; `DTMCodec.stream_thinner` makes it."""
 
-    def __init__(self, vectors: Tensor, form: StreamFormat, request: RateRequest) -> None:
+    def __init__(self, vectors: npt.NDArray[np.float32], form: StreamFormat, request: RateRequest) -> None:
         """vectors: (V, d) of the codebook"""
         if form.layout.stride is not None:
             raise RateError("a fixed-rate stream cannot be thinned: its positions are not sent; allowed: variable rate")
         if request.bitrate is None and request.token_rate is None:
             raise RateError("thinning to no rate; allowed: bitrate or token_rate")
         self.format = form
-        self._vectors = vectors.cpu()
+        self._vectors = vectors
         self._chooser = CausalPLE(form.layout.frame_rate).steer(Budget.of(request, form.layout, None))
         self._before = self._vectors[:0]  # what the last token that came stands for
 
@@ -39,7 +39,7 @@ class StreamThinner:
         packet = self.format.read(data)
         if packet.codes.size and packet.codes.max() >= self._vectors.shape[0]:
             raise BitstreamError(f"code {packet.codes.max()}; allowed: 0 ... {self._vectors.shape[0] - 1}")
-        points = torch.cat([self._before, self._vectors[torch.from_numpy(packet.codes)]])
+        points = np.concatenate([self._before, self._vectors[packet.codes]])
         self._before = points[-1:]
         lengths = iter(cosine(points)[points.shape[0] - packet.codes.size :].tolist() if packet.codes.size else ())
         stays, mask = [], packet.mask.copy()

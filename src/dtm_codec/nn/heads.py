@@ -11,12 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..config import CodecConfig
+from ..config import MAX_MAGNITUDE, CodecConfig
 from .pitch import Pulses
 from .spectral import overlap_add
-
-MAX_MAGNITUDE = 1e2
-"""Magnitudes are clipped here, as in Vocos, to keep exp() from exploding early in training."""
 
 
 class HeadOutput(NamedTuple):
@@ -46,6 +43,14 @@ class Head(nn.Module, ABC):
         """x: (S, D), positions: (S,); pitch: (S,) hertz to follow instead of the predicted one; state: of the piece
         before, if this is not the first."""
 
+    def pitch(self, x: Tensor) -> Tensor | None:
+        """Hertz, if the head predicts it. (S, D) -> (S,)"""
+        return None
+
+    @abstractmethod
+    def frames_of(self, x: Tensor, positions: Tensor, pulses: Pulses | None) -> Tensor:
+        """Frames, given the pulses of a head that has a pitch. (S, D) -> (S, n_fft)"""
+
     def frames(self, spectrum: Tensor) -> Tensor:
         """Windowed frames, to be overlap-added. (..., bins) complex -> (..., n_fft)"""
         frames: Tensor = torch.fft.irfft(spectrum, n=self.n_fft)
@@ -69,8 +74,11 @@ class SpectralHead(Head):
     def forward(
         self, x: Tensor, positions: Tensor, pitch: Tensor | None = None, state: Pulses | None = None
     ) -> HeadOutput:
+        return HeadOutput(self.frames_of(x, positions, None), None, None)
+
+    def frames_of(self, x: Tensor, positions: Tensor, pulses: Pulses | None) -> Tensor:
         log_magnitude, phase = self.project(x).float().chunk(2, -1)
-        return HeadOutput(self.frames(polar(log_magnitude, phase)), None, None)
+        return self.frames(polar(log_magnitude, phase))
 
 
 def polar(log_magnitude: Tensor, phase: Tensor) -> Tensor:

@@ -8,10 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..config import HIGHEST_PITCH, LOWEST_PITCH
-
-PITCH_BINS = 160
-"""From the lowest to the highest pitch, evenly spaced in log frequency: 0.24 semitones apart."""
+from ..config import HIGHEST_PITCH, LOWEST_PITCH, PITCH_BINS
 
 
 def pitch_of_bins(bins: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..config import CodecConfig
-from .pitch import PITCH_BINS, PitchSalience, pitch_of_bins
+from ..config import PITCH_BINS, CodecConfig
+from .pitch import PitchSalience, pitch_of_bins
 from .spectral import frame_signal
 
 _REACH, _STEP_COST, _JUMP_COST = 6, 0.03, 0.5

@@ -13,12 +13,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..config import CodecConfig
-from .heads import MAX_MAGNITUDE, Head, HeadOutput, polar
-from .pitch import PITCH_BINS, Pulses, predicted_pitch
-
-NOISE_FRAMES = 1024
-"""Frames after which the noise repeats itself."""
+from ..config import MAX_MAGNITUDE, NOISE_FRAMES, PITCH_BINS, CodecConfig
+from .heads import Head, HeadOutput, polar
+from .pitch import Pulses, predicted_pitch
 
 
 class SourceFilterHead(Head):
@@ -48,10 +45,16 @@ class SourceFilterHead(Head):
         pitch_logits = self.project_pitch(x).float()
         hertz = predicted_pitch(pitch_logits) if pitch is None else pitch
         pulses = Pulses.following(hertz, positions, self.hop_length / self.sample_rate, state)
+        return HeadOutput(self.frames_of(x, positions, pulses), pitch_logits, pulses)
+
+    def pitch(self, x: Tensor) -> Tensor:
+        return predicted_pitch(self.project_pitch(x).float())
+
+    def frames_of(self, x: Tensor, positions: Tensor, pulses: Pulses | None) -> Tensor:
+        assert pulses is not None
         log_pulses, log_noise, phase = self.project(x).float().chunk(3, -1)
         noise = self.noise[positions % NOISE_FRAMES] * log_noise.exp().clamp(max=MAX_MAGNITUDE)
-        frames = self.frames(self._pulse_spectrum(pulses) * polar(log_pulses, phase) + noise)
-        return HeadOutput(frames, pitch_logits, pulses)
+        return self.frames(self._pulse_spectrum(pulses) * polar(log_pulses, phase) + noise)
 
     @torch.no_grad()
     def _pulse_spectrum(self, pulses: Pulses) -> Tensor:

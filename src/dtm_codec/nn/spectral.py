@@ -6,17 +6,13 @@ signal of N hops has exactly N frames, frame t centred on hop t.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import CodecConfig
-from .pitch import PITCH_BINS, PitchSalience
-
-COMPRESSION = 0.3
-"""Power law on STFT magnitudes, which spreads the range of speech as hearing does."""
+from .. import mels
+from ..config import COMPRESSION, PITCH_BINS, CodecConfig
+from .pitch import PitchSalience
 
 
 def frame_signal(audio: Tensor, n_fft: int, hop_length: int) -> Tensor:
@@ -32,37 +28,6 @@ def overlap_add(frames: Tensor, hop_length: int) -> Tensor:
     total = sum(F.pad(pieces[..., i, :], (0, 0, i, overlap - 1 - i)) for i in range(overlap))
     assert isinstance(total, Tensor)
     return total.flatten(-2)
-
-
-class OverlapAdd:
-    """Overlap-adds, normalises and trims frames that come in blocks, as `Head.synthesize` does at once."""
-
-    def __init__(self, window: Tensor, hop_length: int) -> None:
-        self.weights, self.hop_length = window.square(), hop_length
-        rest = window.numel() - hop_length
-        self._sum, self._envelope = (torch.zeros(rest, device=window.device) for _ in range(2))
-        self._trimmed = rest // 2
-        self._to_trim = self._trimmed
-
-    def add(self, frames: Tensor) -> Tensor:
-        """Frames that follow the last ones, (S, n_fft) -> the samples that they complete, at most (S hop,)"""
-        weights = self.weights.expand_as(frames)
-        done = len(frames) * self.hop_length
-        joined, envelope = (overlap_add(x, self.hop_length) for x in (frames, weights))
-        for total, rest in ((joined, self._sum), (envelope, self._envelope)):
-            total[: rest.numel()] += rest
-            rest.copy_(total[done:])
-        samples = joined[:done] / envelope[:done].clamp(min=1e-8)
-        trimmed, self._to_trim = self._to_trim, max(0, self._to_trim - done)
-        return samples[trimmed:]
-
-    def finish(self) -> Tensor:
-        """What is left at the end; then all begins anew."""
-        samples = (self._sum / self._envelope.clamp(min=1e-8))[self._to_trim : -self._trimmed or None]
-        self._sum.zero_()
-        self._envelope.zero_()
-        self._to_trim = self._trimmed
-        return samples
 
 
 class FrontEnd(nn.Module):
@@ -104,26 +69,5 @@ class FrontEnd(nn.Module):
 
 
 def mel_filterbank(sample_rate: int, n_fft: int, n_mels: int) -> Tensor:
-    """Slaney's triangular filters, area normalised. -> (n_mels, n_fft / 2 + 1)"""
-    edges = _mel_to_hertz(torch.linspace(0.0, _hertz_to_mel(sample_rate / 2), n_mels + 2, dtype=torch.float64))
-    bins = torch.linspace(0.0, sample_rate / 2, n_fft // 2 + 1, dtype=torch.float64)
-    lower, centre, upper = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    rising = (bins - lower) / (centre - lower)
-    falling = (upper - bins) / (upper - centre)
-    triangles = torch.minimum(rising, falling).clamp(min=0)
-    return (triangles * 2 / (upper - lower)).float()
-
-
-# Slaney's scale: linear up to 1 kHz (15 mels), then 27 mels per factor of 6.4
-_LINEAR_HERTZ, _LINEAR_MELS, _LOG_STEP = 1000.0, 15.0, math.log(6.4) / 27
-
-
-def _hertz_to_mel(hertz: float) -> float:
-    if hertz < _LINEAR_HERTZ:
-        return hertz * _LINEAR_MELS / _LINEAR_HERTZ
-    return _LINEAR_MELS + math.log(hertz / _LINEAR_HERTZ) / _LOG_STEP
-
-
-def _mel_to_hertz(mels: Tensor) -> Tensor:
-    linear = mels * _LINEAR_HERTZ / _LINEAR_MELS
-    return torch.where(mels < _LINEAR_MELS, linear, _LINEAR_HERTZ * torch.exp(_LOG_STEP * (mels - _LINEAR_MELS)))
+    """`mels.mel_filterbank` as a tensor. -> (n_mels, n_fft / 2 + 1)"""
+    return torch.from_numpy(mels.mel_filterbank(sample_rate, n_fft, n_mels))

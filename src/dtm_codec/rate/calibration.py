@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
+
+import numpy.typing as npt
 
 from ..errors import RateError
 from ..layout import Layout
+from ..selectors.base import Selector
 from .controller import TAU_MAX, TAU_MIN
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ..selectors.base import Selector
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Calibration:
     """Frames that it keeps on the audio calibrated on."""
 
 
-def calibrate(selector: Selector, statistics: Sequence[Tensor], target_tokens: int) -> Calibration:
+def calibrate(selector: Selector, statistics: Sequence[npt.NDArray[Any]], target_tokens: int) -> Calibration:
     """Bisect log tau until the utterances keep `target_tokens` in all, or as near as can be found.
 
     statistics: (N, C) of each utterance. Any count up to the frames that move at all can be hit exactly by PLE on one

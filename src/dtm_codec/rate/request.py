@@ -7,21 +7,18 @@ smaller, so the same bitrate buys more tokens when it is counted as written.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
-from ..errors import RateError
+from ..config import Quality
+from ..errors import ConfigError, RateError
 from ..layout import Layout
 from .calibration import tokens_for_bitrate, tokens_for_token_rate
 
 TOLERANCE = 0.02
 """A fixed-rate codec has few rates; a request must be this close to one of them."""
-
-Quality: TypeAlias = Literal["low", "normal", "high"]
-
-DEFAULT_QUALITY: Quality = "normal"
-"""Of files and of the demo page, where nothing is asked for."""
 
 _QUALITIES: dict[str, float] = {"low": 0.5, "normal": 1.0, "high": 1.4}
 """Bits a second of each quality, as Eq. 5 at so many times the model's keep ratio: 450, 800 and 1080 bps for 100 steps
@@ -107,3 +104,14 @@ class RateRequest:
             more = "" if only else " ..."
             raise RateError(f"{asked:g} {unit} at a fixed rate; allowed: {reachable}{more} {unit}")
         return stride
+
+
+def check_effort(effort: int) -> int:
+    """A whole number of rounds, of any integer type."""
+    try:
+        rounds = -1 if isinstance(effort, bool) else operator.index(effort)
+    except TypeError:
+        rounds = -1
+    if rounds < 0:
+        raise ConfigError(f"effort = {effort!r}; allowed: a whole number >= 0")
+    return rounds

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ..errors import RateError
 from ..layout import Layout
@@ -24,7 +22,11 @@ thinned speech is clearly less intelligible than with every so many-th token; wi
 
 
 def thinned(
-    codes: npt.NDArray[np.int64], vectors: Tensor, num_samples: int, layout: Layout, request: RateRequest
+    codes: npt.NDArray[np.int64],
+    vectors: npt.NDArray[np.float32],
+    num_samples: int,
+    layout: Layout,
+    request: RateRequest,
 ) -> npt.NDArray[np.bool_]:
     """Which tokens stay at the rate that is asked for. codes: (K,), vectors: (V, d) of the codebook -> (K,) bool"""
     if layout.stride is not None:
@@ -35,9 +37,6 @@ def thinned(
     if target > codes.size:
         bits = layout.bits(codes.size, layout.steps(num_samples)).total * layout.sample_rate / num_samples
         raise RateError(f"{target} tokens of {codes.size}; allowed: at most the {bits:.0f} bps that it has")
-    points = vectors[torch.from_numpy(codes)].cpu()
     selector = PLE()
-    statistics = selector.statistics(points)
-    statistics = statistics.double() + TOKEN_LENGTH
-    mask: npt.NDArray[np.bool_] = selector.keep(statistics, calibrate(selector, [statistics], target).tau).numpy()
-    return mask
+    statistics = selector.statistics(vectors[codes]).astype(np.float64) + TOKEN_LENGTH
+    return selector.keep(statistics, calibrate(selector, [statistics], target).tau)

@@ -11,16 +11,14 @@ from typing import ParamSpec, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from .base import Selector
+from ..optional import import_optional
+from .base import Array, Mask, Selector
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 Floats = npt.NDArray[np.floating]
-Mask = npt.NDArray[np.bool_]
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -28,7 +26,7 @@ def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
     @functools.cache
     def machine_code() -> Callable[Parameters, Result]:
-        from numba import njit
+        njit = import_optional("numba", "torch").njit
 
         try:
             compiler = njit(cache=True, nogil=True)(function)
@@ -46,9 +44,9 @@ def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 class CompiledSelector(Selector):
     """A selector that decides in numpy, in near-equal blocks of at most `block` frames."""
 
-    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
+    def _decide(self, statistics: Array, tau: float) -> Mask:
         *batch, frames, width = statistics.shape
-        utterances = statistics.reshape(math.prod(batch), frames, width).cpu().numpy()
+        utterances = statistics.reshape(math.prod(batch), frames, width)
         blocks = -(-frames // self.block) if self.block else 1
         edges = [frames * block // blocks for block in range(blocks + 1)]
         mask = np.concatenate(
@@ -58,7 +56,7 @@ class CompiledSelector(Selector):
                 for start, end in itertools.pairwise(edges)
             ]
         )
-        return torch.from_numpy(mask).reshape(*batch, frames).to(statistics.device)
+        return mask.reshape(*batch, frames)
 
     @abstractmethod
     def _decide_block(self, statistics: Floats, tau: float, start: int) -> Mask:

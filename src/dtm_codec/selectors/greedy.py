@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from torch import Tensor
 
-from .compiled import CompiledSelector, Floats, Mask, compiled, tokens_of_block
+from .base import Array, Mask
+from .compiled import CompiledSelector, Floats, compiled, tokens_of_block
 from .distances import unit
 
 
@@ -20,7 +20,7 @@ class Greedy(CompiledSelector):
     name = "greedy"
     tau_means = "mean frames per kept frame"
 
-    def _analyse(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Array) -> Array:
         """Unit vectors, for any two frames can become neighbours. (..., N, D) -> (..., N, D)."""
         return unit(features)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiled import Floats, Mask, compiled
+from .base import Mask
+from .compiled import Floats, compiled
 from .segments import SegmentSelector, segment_errors
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from .compiled import CompiledSelector, Floats, Mask, compiled
+from .base import Array, Mask
+from .compiled import CompiledSelector, Floats, compiled
 from .distances import unit
 
 NEIGHBOURS = 10
@@ -22,14 +21,14 @@ class Peaks(CompiledSelector):
     tau_means = "1 - VARSTok's threshold"
     block = 2048
 
-    def _analyse(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Array) -> Array:
         """Unit vectors, for all pairs are compared. (..., N, D) -> (..., N, D)."""
         return unit(features)
 
     def _decide_block(self, statistics: Floats, tau: float, start: int) -> Mask:
-        vectors = torch.from_numpy(statistics)  # torch, to heed its limit of threads
-        with torch.autocast("cpu", enabled=False):
-            similarity = (vectors @ vectors.T).add_(1).div_(2).numpy()
+        similarity = np.dot(statistics, statistics.T)
+        similarity += 1
+        similarity /= 2
         return _grow(similarity, _seed_scores(similarity), 1 - tau, self.s_max or len(similarity))
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from .base import Selector
+from .base import Array, Mask, Selector
 
 
 class Random(Selector):
@@ -21,18 +19,20 @@ class Random(Selector):
     passed_over: int = 0
     """Draws in training that belong to the crops of earlier processes."""
 
-    def _analyse(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Array) -> Array:
         """The features do not matter. (..., N, D) -> (..., N, 0)."""
         return features[..., :0]
 
-    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
+    def _decide(self, statistics: Array, tau: float) -> Mask:
         draws = np.random.Generator(np.random.PCG64(0)).random(statistics.shape[-2])
-        return torch.from_numpy(draws < 1 / tau).to(statistics.device).repeat(*statistics.shape[:-2], 1)
+        return np.broadcast_to(draws < 1 / tau, statistics.shape[:-1]).copy()
 
-    def select(self, features: Tensor, lengths: list[int], tau: float, training: bool = False) -> Tensor:
+    def select(self, features: Array, lengths: list[int], tau: float, training: bool = False) -> Mask:
         """Keep mask of a packed batch; fresh draws in training. features: (sum N, D) -> (sum N,) bool."""
         if not training:
             return super().select(features, lengths, tau)
+        import torch
+
         draws = torch.rand(self.passed_over + features.shape[0])[self.passed_over :]
-        drawn = draws.to(features.device) < 1 / tau
-        return torch.cat([self._bounded(mask) for mask in torch.split(drawn, lengths)])
+        drawn = draws.numpy() < 1 / tau
+        return np.concatenate([self._bounded(mask) for mask in np.split(drawn, np.cumsum(lengths)[:-1])])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from ..errors import ConfigError
+from .base import Array
 from .compiled import CompiledSelector, Floats, compiled
 from .distances import lagged_squares
 
@@ -21,7 +21,7 @@ class SegmentSelector(CompiledSelector):
         super().__init__(s_max)
         self.context = s_max - 1
 
-    def _analyse(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Array) -> Array:
         """Squared distances at lags 1 ... s_max - 1. features: (..., N, D) -> (..., N, s_max - 1)."""
         return lagged_squares(features, self.s_max - 1)
 

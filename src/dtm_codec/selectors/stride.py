@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from .base import Selector
+from .base import Array, Mask, Selector
 
 
 class Stride(Selector):
@@ -14,13 +13,13 @@ class Stride(Selector):
     name = "stride"
     tau_means = "frames per kept frame, rounded down"
 
-    def _analyse(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Array) -> Array:
         """The features do not matter. (..., N, D) -> (..., N, 0)."""
         return features[..., :0]
 
-    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
-        mask = torch.arange(statistics.shape[-2], device=statistics.device) % self.span(tau) == 0
-        return mask.repeat(*statistics.shape[:-2], 1)
+    def _decide(self, statistics: Array, tau: float) -> Mask:
+        mask = np.arange(statistics.shape[-2]) % self.span(tau) == 0
+        return np.broadcast_to(mask, statistics.shape[:-1]).copy()
 
     def span(self, tau: float) -> int:
         """Frames per kept frame."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+import numpy as np
 
-from .base import Selector
+from .base import Array, Mask, Selector
 from .distances import cosine
 
 
@@ -15,9 +15,9 @@ class Threshold(Selector):
     tau_means = "1 - similarity threshold"
     context = 1
 
-    def _analyse(self, features: Tensor) -> Tensor:
+    def _analyse(self, features: Array) -> Array:
         """Cosine distance to the frame before. features: (..., N, D) -> (..., N, 1)."""
-        return cosine(features).unsqueeze(-1)
+        return cosine(features)[..., None]
 
-    def _decide(self, statistics: Tensor, tau: float) -> Tensor:
-        return statistics[..., 0] >= tau
+    def _decide(self, statistics: Array, tau: float) -> Mask:
+        return np.asarray(statistics[..., 0] >= tau)

@@ -28,7 +28,8 @@ def initialize_from(source: str | PathLike[str], network: Network, discriminator
         report = _fill(discriminators, state["discriminators"], "discriminators")
     else:
         loaded = hub.load(source)
-        weights, selector = dict(loaded.tensors or {}), loaded.config.selector.to_dict()
+        weights = {name: torch.tensor(values) for name, values in (loaded.tensors or {}).items()}
+        selector = loaded.config.selector.to_dict()
         report = ["discriminators: new, an exported model has none"]
     if selector != network.config.selector.to_dict() or not network.config.is_steered:
         weights = {name: tensor for name, tensor in weights.items() if name != "tau"}

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..backends import check_device
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
-from ..hub import check_device
 from ..speech.utterance import Utterance
 from . import checkpoints
 from .data import find_utterances, unless_broken
@@ -99,5 +99,5 @@ def token_statistics(
             if done >= 60 * minutes or time.monotonic() >= stop_at:
                 return
 
-    vectors = codec.network.quantizer.vectors().cpu().numpy()
+    vectors = codec.backend.vectors()
     return TokenModel.fit(sequences(), codec.config.quantizer.codebook_size, vectors)

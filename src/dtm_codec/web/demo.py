@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
 import anyio.to_thread
@@ -22,10 +22,10 @@ from starlette.requests import ClientDisconnect
 
 from ..errors import AudioError
 from ..plotting import local_token_rate
-from ..rate.request import DEFAULT_QUALITY, Quality, quality_bitrate
 from ..speech.audio import Samples, audio_bytes, audio_info, read_audio, sample_path
 from .live import LiveRoom
 from .pictures import Spectrogram, spectrogram
+from .rates import qualities, rate_range
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -38,25 +38,12 @@ MAX_CLIPS = 16
 MAX_WAITING = 8
 """Requests that may wait for the model, and uploads to be read; more are asked to come again."""
 
-LOWEST_KEEP_RATIO, HIGHEST_KEEP_RATIO = 0.1, 0.8
-"""The slider is from Eq. 5 at the one to Eq. 5 at the other. It means bits as written, and few files take more with all
-steps kept."""
-
 
 @dataclass(frozen=True)
 class Clip:
     audio: Samples
     """(T,) at the model's rate"""
     picture: Spectrogram
-
-
-@dataclass(frozen=True)
-class RateRange:
-    """What the slider offers, in bits a second as written."""
-
-    lowest: int
-    highest: int
-    default: int
 
 
 @dataclass(frozen=True)
@@ -98,20 +85,6 @@ class Demo:
         self._encoding = anyio.CapacityLimiter(1)
         self._reading = anyio.CapacityLimiter(2)
 
-    @property
-    def rate_range(self) -> RateRange:
-        """Eq. 5 at the lowest and highest keep ratio, and the default of files; a fixed rate offers one value."""
-        config, layout = self.codec.config, self.codec.layout
-        if config.is_fixed_rate:
-            only = round(layout.bitrate(config.frame_rate / config.stride))
-            return RateRange(only, only, only)
-        ratios = (LOWEST_KEEP_RATIO, HIGHEST_KEEP_RATIO)
-        lowest, highest = (round(layout.bitrate(ratio * config.frame_rate) / 10) * 10 for ratio in ratios)
-        return RateRange(lowest, highest, self._quality(DEFAULT_QUALITY))
-
-    def _quality(self, quality: Quality) -> int:
-        return round(quality_bitrate(quality, self.codec.layout, self.codec.config.keep_ratio))
-
     def describe(self) -> dict[str, Any]:
         config = self.codec.config
         return {
@@ -123,8 +96,9 @@ class Demo:
             "token_bits": config.quantizer.token_bits,
             "selector": config.selector.name,
             "fixed_rate": config.is_fixed_rate,
-            "bitrate": vars(self.rate_range),
-            "qualities": {} if config.is_fixed_rate else {name: self._quality(name) for name in get_args(Quality)},
+            "bitrate": vars(rate_range(config, written=True)),
+            "counts": "nominal" if config.is_fixed_rate else "written",
+            "qualities": qualities(config),
             "trained": self.codec.trained_bitrates,
             "others": {name: other.title for name, other in self.others.items()},
             "live": self.live.describe(),

@@ -48,11 +48,18 @@ HEADERS = {
 class Guard:
     """ASGI middleware, outermost: it refuses requests that must not go further."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str] | None, body_limits: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str] | None,
+        body_limits: Mapping[str, int],
+        answer_headers: Mapping[str, str] = HEADERS,
+    ) -> None:
         """`hosts`: names this server answers to, None for any. `body_limits`: bytes by path, where not the default."""
         self.app = app
         self.hosts = None if hosts is None else frozenset(map(str.lower, hosts))
         self.body_limits = body_limits
+        self.answer_headers = answer_headers
         self.held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +76,7 @@ class Guard:
             return
         limit = self.body_limits.get(scope["path"], DEFAULT_BODY_LIMIT)
         refusal = self._refusal(headers, limit)
-        guarded = _with_headers(send)
+        guarded = _with_headers(send, self.answer_headers)
         if refusal is not None:
             await refusal(scope, receive, guarded)
         else:
@@ -148,11 +155,11 @@ def _stopped(status: int, message: str) -> HTTPException:
     return HTTPException(status, message, headers={"Connection": "close"})
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in added.items():
                 headers[name] = value
             headers.setdefault("Cache-Control", "no-store")
         await send(message)

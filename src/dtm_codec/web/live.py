@@ -136,14 +136,13 @@ class LiveRoom:
         """Why the model cannot be used live, and what to do about it."""
         if math.isinf(latency_of(self.codec.config).total):
             why = f"{self.codec.config.name!r} looks ahead without a limit, so no sound would come back while you speak"
-        else:
-            try:
-                Call(self.codec, Start(sample_rate=self.codec.config.sample_rate))
-                return None
-            except DTMCodecError as error:
-                why = str(error)
-        how = "dtm-codec train configs/small/live.yaml, then dtm-codec serve --model runs/s-live/export"
-        return f"{why}. A live model has a limit: {how}"
+            how = "dtm-codec train configs/small/live.yaml, then dtm-codec serve --model runs/s-live/export"
+            return f"{why}. A live model has a limit: {how}"
+        try:
+            Call(self.codec, Start(sample_rate=self.codec.config.sample_rate))
+        except DTMCodecError as error:
+            return str(error)
+        return None
 
     def describe(self) -> dict[str, Any]:
         obstacle = self.obstacle

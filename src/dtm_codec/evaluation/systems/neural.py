@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ...backends import check_device
 from ...errors import ConfigError, DTMCodecError, ModelError
 from ...files import fingerprint
-from ...hub import check_device
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...optional import import_optional

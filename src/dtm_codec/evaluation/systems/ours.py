@@ -5,20 +5,20 @@
 how many other codes are tried for each token. With `bitrate` or `token_rate` each utterance meets the rate; with
 `calibrate=MANIFEST` beside them one tau serves all utterances, found so that this set as a whole meets the rate (paper
 Section 4.1). Without any: the tau of training.
+`backend=onnx` computes without torch (`DTMCodec.from_pretrained`).
 `thin=500` drops tokens from what was encoded, down to so many bits a second.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...backends import check_device
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
-from ...hub import check_device
 from ...metrics.base import SAMPLE_RATE
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
@@ -34,10 +34,10 @@ _SELECTOR = ("selector", "s_max", "features")
 
 class DTM(System):
     def __init__(self, spec: Spec) -> None:
-        spec.allow_options((*_RATES, *_SELECTOR, "effort", "calibrate", "thin"))
+        spec.allow_options((*_RATES, *_SELECTOR, "effort", "calibrate", "thin", "backend"))
         if spec.argument is None:
             raise ConfigError("dtm: which model? allowed: dtm:NAME, dtm:FOLDER, dtm:OWNER/NAME, dtm:random:PRESET")
-        self.codec = DTMCodec.from_pretrained(spec.argument)
+        self.codec = _codec(spec)
         config = self.codec.config
         self.rate: dict[str, Any] = {
             key: positive_number(spec.options[key], f"{spec.name}: {key}") for key in _RATES if key in spec.options
@@ -51,6 +51,7 @@ class DTM(System):
         changes += [_RATES[key].format(value) for key, value in self.rate.items()]
         if self.effort:
             changes.append(f"effort {self.effort}")
+        changes += [spec.options["backend"]] if "backend" in spec.options else []
         changes += [] if self.thin is None else [f"thinned to {self.thin:g} bps"]
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
         kind = "FFR" if self.selector.name == "stride" else "VFR"
@@ -77,7 +78,9 @@ class DTM(System):
         """With the tau that calibration has found."""
         if "calibrate" not in self._spec.options:
             return self.name
-        kept = {key: value for key, value in self._spec.options.items() if key in (*_SELECTOR, "effort", "thin")}
+        kept = {
+            key: value for key, value in self._spec.options.items() if key in (*_SELECTOR, "effort", "thin", "backend")
+        }
         return replace(self._spec, options=kept | {"tau": repr(self.rate["tau"])}).text
 
     @property
@@ -103,12 +106,15 @@ class DTM(System):
         return fit(audio, coded.num_samples)
 
 
+def _codec(spec: Spec) -> DTMCodec:
+    backend: Any = spec.options.get("backend")  # checked when it is loaded
+    return DTMCodec.from_pretrained(str(spec.argument), backend=backend)
+
+
 def use_selector(codec: DTMCodec, selector: SelectorConfig) -> None:
     """Make `selector` the codec's own; its tau is then unknown."""
     if selector != codec.config.selector:
-        codec.network.config = replace(codec.config, selector=selector)
-        codec.network.selector = build(selector)
-        codec.network.tau.fill_(math.nan)
+        codec.backend.use_selector(replace(codec.config, selector=selector), build(selector))
 
 
 def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: dict[str, Any]) -> float:
@@ -119,18 +125,18 @@ def _calibrated_tau(spec: Spec, model_id: str, selector: SelectorConfig, rate: d
     source = spec.options["calibrate"]
     key = (model_id, selector, request, source)
     if key not in _TAUS:
-        codec = DTMCodec.from_pretrained(str(spec.argument))
+        codec = _codec(spec)
         use_selector(codec, selector)
         if codec.layout.stride is not None:
             raise ConfigError(f"{spec.name}: a fixed rate needs no calibration")
         signals = [utterance.read(codec.config.sample_rate)[0] for utterance in read_data(source)]
-        lengths, s_max = [signal.size for signal in signals], codec.network.selector.s_max
+        lengths, s_max = [signal.size for signal in signals], codec.backend.selector.s_max
         if request.bitrate is not None:
             target = tokens_for_bitrate(request.bitrate, lengths, codec.layout, s_max)
         else:
             target = tokens_for_token_rate(request.token_rate or 0.0, lengths, codec.layout, s_max)
         statistics = [codec.selector_statistics(signal, codec.config.sample_rate) for signal in signals]
-        _TAUS[key] = calibrate(codec.network.selector, statistics, target).tau
+        _TAUS[key] = calibrate(codec.backend.selector, statistics, target).tau
     return _TAUS[key]
 
 

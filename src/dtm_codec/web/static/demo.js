@@ -1,9 +1,22 @@
-// The demo page: a recording goes up once, then every move of the slider brings back what the codec made of it.
+// The demo page: a recording is read once, then every move of the slider shows what the codec made of it.
+//
+// Who computes is the engine's affair: engine.js of a server asks that server, engine.js of the offline page asks a
+// worker in the same browser. `createEngine(player, onProgress)` gives
+//   hint, another, privacy     what the page says, and `promise` in its header, if there is one
+//   accept                     kinds of files that can be opened
+//   describe()                 the model: model_id, parameters, sample_rate, frame_rate, fixed_rate, bitrate, max_seconds;
+//                              counts: whether a bitrate is "written" or "nominal" bits; and where there are such
+//                              qualities {name: bitrate}, trained [lowest, highest], others {name: title}
+//   sample(), load(bytes)      a clip: seconds, buffer, image, note if something is to be said of it, and `encoding` if
+//                              it was a .dtm file
+//   encode(clip, bitrate)      nominal and written bits {content, position, total}, duration_s, tokens, steps, token_rate,
+//                              keep_ratio, positions, local_rate, seconds, buffer, image, and the files: dtm, wav
+//   compare(clip, name)        of another codec, where there are others: title, bps, buffer, image
 
-import { byId, download, element, fromBase64, isShortcut, request, show } from "./common.js";
-import { View, drawRate, drawSpectrogram, spectrogramImage } from "./figures.js";
+import { byId, download, element, isShortcut, show } from "./common.js";
+import { createEngine } from "./engine.js";
+import { View, drawRate, drawSpectrogram } from "./figures.js";
 import { Player } from "./player.js";
-import { toWav } from "./wav.js";
 
 const [ORIGINAL, DECODED, OTHER] = [0, 1, 2];
 const DEBOUNCE = 120; // ms after the slider's last move
@@ -11,26 +24,26 @@ const PLAY = "M5 3.5v13l11-6.5z";
 const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z";
 
 const player = new Player();
-const state = { model: null, clip: null, encoding: null, other: null, images: [null, null, null], view: new View(1), loading: 0 };
+const engine = createEngine(player, showProgress);
+const state = { model: null, clip: null, encoding: null, other: null, view: new View(1), loading: 0 };
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fail = (error) => show(byId("message"), error.message, true);
 
 // Loading a recording
 
 async function loadModel() {
-  const model = (state.model = await request("/api/demo"));
+  const model = (state.model = await engine.describe());
   byId("model").textContent = `${model.model_id} · ${(model.parameters / 1e6).toFixed(1)} M parameters`;
   const slider = byId("bitrate");
   slider.min = model.bitrate.lowest;
   slider.max = model.bitrate.highest;
   slider.step = 10;
   slider.value = model.bitrate.default;
-  slider.disabled = model.fixed_rate;
-  byId("bitrate-note").hidden = !model.fixed_rate;
   byId("bitrate-low").textContent = model.bitrate.lowest;
   byId("bitrate-high").textContent = model.bitrate.highest;
+  byId("bitrate-unit").textContent = model.counts === "written" ? "bits a second, as written" : "bits a second, nominal";
   showUsefulRange(slider, model);
-  for (const [name, bitrate] of Object.entries(model.qualities)) {
+  for (const [name, bitrate] of Object.entries(model.qualities ?? {})) {
     const button = element("button", { text: name[0].toUpperCase() + name.slice(1), "data-bitrate": bitrate, id: `quality-${name}` });
     button.addEventListener("click", () => {
       slider.value = bitrate;
@@ -38,8 +51,8 @@ async function loadModel() {
     });
     byId("qualities").append(button);
   }
-  for (const [name, title] of Object.entries(model.others)) byId("other").add(new Option(title, name));
-  byId("compare").hidden = !Object.keys(model.others).length;
+  for (const [name, title] of Object.entries(model.others ?? {})) byId("other").add(new Option(title, name));
+  byId("compare").hidden = !Object.keys(model.others ?? {}).length;
   showBitrate();
 }
 
@@ -58,48 +71,61 @@ async function load(name, get) {
   show(byId("message"));
   byId("source-hint").textContent = `Loading ${name} …`;
   try {
-    const { clip, note } = await get();
+    await ready;
+    const clip = await get();
     if (turn !== state.loading) return;
-    const buffer = await player.decode(fromBase64(clip.audio).buffer);
     state.clip = clip;
-    state.encoding = null;
-    state.other = null;
-    state.images = [spectrogramImage(clip.spectrogram), null, null];
-    state.view = new View(clip.duration_s);
-    player.load([buffer, buffer, buffer]);
+    state.encoding = state.other = null;
+    state.view = new View(clip.seconds);
+    player.load([clip.buffer, clip.buffer, clip.buffer]);
     player.setLoop(byId("loop").checked);
     player.select(ORIGINAL);
     hideEncoding();
     byId("source-name").textContent = name;
-    byId("source-hint").textContent = note || "Drop another file here, or record.";
-    byId("position").max = clip.duration_s;
-    byId("caption-original").textContent = `${clip.duration_s.toFixed(1)} s, ${number.format(16 * state.model.sample_rate / 1000)} kbit/s as PCM`;
-    for (const id of ["play", "hear-original", "position", "zoom-in", "zoom-out"]) byId(id).disabled = false;
+    showProgress("");
+    byId("position").max = clip.seconds;
+    byId("caption-original").textContent = `${clip.seconds.toFixed(1)} s, ${number.format(16 * state.model.sample_rate / 1000)} kbit/s as PCM`;
+    showOriginal(!clip.encoding);
+    for (const id of ["play", "position", "zoom-in", "zoom-out"]) byId(id).disabled = false;
     draw();
+    if (clip.encoding) {
+      byId("bitrate").value = rateOf(clip.encoding);
+      showBitrate(rateOf(clip.encoding));
+      takeEncoding(clip.encoding);
+    }
   } catch (error) {
-    if (turn === state.loading) byId("source-hint").textContent = "Drop a file here, record, or use the sample.";
+    if (turn === state.loading) showProgress("");
     return fail(new Error(`${name}: ${error.message}`));
   }
-  await encode().catch(fail);
+  if (!state.clip.encoding) await encode().catch(fail);
   await compare().catch(fail);
 }
 
-async function upload(bytes) {
-  const { sample_rate: rate, max_seconds: seconds, max_bytes: most } = state.model;
-  let body = bytes;
-  let note;
-  try {
-    const { wav, cut } = await toWav(bytes.slice(0), rate, seconds);
-    body = wav;
-    if (cut) note = `The first ${seconds} s of it.`;
-  } catch {
-    if (bytes.byteLength > most) throw new Error("This browser cannot read the file, and it is too large to send as it is.");
-  }
-  return { clip: await request("/api/demo/clips", { method: "POST", body, headers: { "Content-Type": "audio/wav" } }), note };
+/** Bits a second of an encoding, counted as the slider counts. */
+const rateOf = (encoding) => encoding[state.model.counts].total / encoding.duration_s;
+
+/** A .dtm file has no original beside it, and its bitrate is settled. */
+function showOriginal(there) {
+  byId("figure-original").hidden = !there;
+  byId("hear-original").disabled = !there;
+  const { fixed_rate: fixed } = state.model;
+  byId("bitrate").disabled = fixed || !there;
+  for (const button of byId("qualities").children) button.disabled = !there;
+  byId("other").disabled = !there;
+  byId("bitrate-note").hidden = !fixed && there;
+  byId("bitrate-note").textContent = fixed ? "This model has a fixed rate." : "The file was made at this bitrate.";
 }
 
-const loadSample = () => load("Sample: Jane Austen, read for LibriVox", async () => ({ clip: await request("/api/demo/sample", { method: "POST" }) }));
-const loadFile = (file) => file && load(file.name, async () => upload(await file.arrayBuffer()));
+const loadSample = () => load("Sample: Jane Austen, read for LibriVox", () => engine.sample());
+const loadFile = (file) => file && load(file.name, async () => engine.load(await file.arrayBuffer()));
+
+/** What is being done, and how much of it is; nothing without a text. */
+function showProgress(text, share) {
+  byId("progress").hidden = !text;
+  byId("progress").value = share ?? 0;
+  byId("progress").setAttribute("aria-label", text);
+  byId("source-hint").textContent = text || state.clip?.note || (state.clip ? engine.another : engine.hint);
+}
 
 // Recording
 
@@ -107,6 +133,7 @@ let recorder = null;
 
 async function toggleRecording() {
   if (recorder) return recorder.stop();
+  await ready;
   if (!navigator.mediaDevices) return fail(new Error("Recording needs a secure page: open it as localhost or over HTTPS."));
   let stream;
   try {
@@ -126,7 +153,7 @@ async function toggleRecording() {
     const blob = new Blob(parts, { type: recorder.mimeType });
     recorder = null;
     showRecording(false);
-    load("Your recording", async () => upload(await blob.arrayBuffer()));
+    load("Your recording", async () => engine.load(await blob.arrayBuffer()));
   });
   const limit = setTimeout(() => recorder?.stop(), 1000 * state.model.max_seconds);
   recorder.start();
@@ -167,11 +194,10 @@ function watchLevel(stream) {
 
 let timer = 0;
 
-function showBitrate() {
-  const slider = byId("bitrate");
-  byId("bitrate-value").textContent = number.format(slider.value);
-  slider.setAttribute("aria-valuetext", `${slider.value} bits a second`);
-  for (const button of byId("qualities").children) button.setAttribute("aria-pressed", button.dataset.bitrate === slider.value);
+function showBitrate(bitrate = byId("bitrate").value) {
+  byId("bitrate-value").textContent = number.format(bitrate);
+  byId("bitrate").setAttribute("aria-valuetext", `${number.format(bitrate)} bits a second`);
+  for (const button of byId("qualities").children) button.setAttribute("aria-pressed", Number(button.dataset.bitrate) === Number(bitrate));
 }
 
 function bitrateMoved() {
@@ -215,15 +241,17 @@ function showStale(stale) {
 }
 
 async function encodeClip(clip) {
-  const answer = await request(`/api/demo/clips/${clip.id}/encodings`, { json: { bitrate: Number(byId("bitrate").value) } });
-  const buffer = await player.decode(fromBase64(answer.audio).buffer);
-  if (clip !== state.clip) return;
+  if (clip.encoding) return;
+  const answer = await engine.encode(clip, Number(byId("bitrate").value));
+  if (clip === state.clip) takeEncoding(answer);
+}
+
+function takeEncoding(encoding) {
   const first = !state.encoding;
-  state.encoding = answer;
-  state.images[DECODED] = spectrogramImage(answer.spectrogram);
-  player.replace(DECODED, buffer);
+  state.encoding = encoding;
+  player.replace(DECODED, encoding.buffer);
   if (first && !player.playing) player.select(DECODED);
-  showEncoding(answer);
+  showEncoding(encoding);
 }
 
 const DECODED_BUTTONS = ["hear-decoded", "download", "download-wav"];
@@ -235,7 +263,8 @@ function hideEncoding() {
   for (const id of DECODED_BUTTONS) byId(id).disabled = true;
 }
 
-function showEncoding({ nominal, written, duration_s: duration, file_bytes: bytes, tokens, steps, token_rate: rate, keep_ratio: ratio, seconds }) {
+function showEncoding(encoding) {
+  const { nominal, written, duration_s: duration, dtm, tokens, steps, token_rate: rate, keep_ratio: ratio, seconds } = encoding;
   for (const part of Object.keys(nominal)) {
     byId(`written-${part}`).textContent = number.format(written[part] / duration);
     byId(`nominal-${part}`).textContent = number.format(nominal[part] / duration);
@@ -244,10 +273,10 @@ function showEncoding({ nominal, written, duration_s: duration, file_bytes: byte
   byId("split-position").style.flexGrow = written.position;
   byId("fact-tokens").textContent = `${number.format(tokens)} of ${number.format(steps)}`;
   byId("fact-rate").textContent = `${rate.toFixed(1)} Hz`;
-  byId("fact-file").textContent = `${number.format(bytes)} bytes`;
+  byId("fact-file").textContent = `${number.format(dtm.length)} bytes`;
   byId("fact-time").textContent = `${seconds.toFixed(2)} s`;
   byId("caption-rate").textContent = `mean ${rate.toFixed(1)} Hz, ${(100 * ratio).toFixed(0)} % kept`;
-  byId("status").textContent = `Encoded: ${number.format(written.total)} bits, ${number.format(written.total / duration)} bits a second, ${number.format(tokens)} tokens.`;
+  byId("status").textContent = `Encoded: ${number.format(8 * dtm.length)} bits, ${number.format(rateOf(encoding))} bits a second, ${number.format(tokens)} tokens.`;
   for (const id of DECODED_BUTTONS) byId(id).disabled = false;
   draw();
 }
@@ -260,14 +289,12 @@ async function compare() {
   byId("hear-other").hidden = !name;
   byId("hear-other").disabled = true;
   if (player.selected === OTHER) player.select(state.encoding ? DECODED : ORIGINAL);
-  if (!name || !clip) return draw();
+  if (!name || !clip || clip.encoding) return draw();
   byId("hear-other").textContent = byId("other").selectedOptions[0].textContent;
-  const answer = await request(`/api/demo/clips/${clip.id}/comparisons`, { json: { codec: name } });
-  const buffer = await player.decode(fromBase64(answer.audio).buffer);
+  const answer = await engine.compare(clip, name);
   if (clip !== state.clip || name !== byId("other").value) return;
   state.other = answer;
-  state.images[OTHER] = spectrogramImage(answer.spectrogram);
-  player.replace(OTHER, buffer);
+  player.replace(OTHER, answer.buffer);
   byId("hear-other").disabled = false;
 }
 
@@ -278,11 +305,11 @@ function draw() {
   if (!model) return;
   const stepSeconds = 1 / model.frame_rate;
   const kept = encoding && byId("kept").checked ? { positions: encoding.positions, stepSeconds } : null;
-  const other = player.selected === OTHER && state.other;
-  drawSpectrogram(byId("original"), state.images[ORIGINAL], view, model.sample_rate, kept);
-  drawSpectrogram(byId("decoded"), state.images[other ? OTHER : DECODED], view, model.sample_rate, other ? null : kept);
-  byId("title-decoded").textContent = other ? other.title : "Decoded";
-  const bps = other ? other.bps : encoding && encoding.written.total / encoding.duration_s;
+  drawSpectrogram(byId("original"), state.clip?.image, view, model.sample_rate, kept);
+  const other = player.selected === OTHER ? state.other : null;
+  drawSpectrogram(byId("decoded"), (other ?? encoding)?.image, view, model.sample_rate, other ? null : kept);
+  byId("title-decoded").textContent = other?.title ?? "Decoded";
+  const bps = other?.bps ?? (encoding && rateOf(encoding));
   byId("caption-decoded").textContent = bps ? `${number.format(bps)} bits/s` : "";
   drawRate(byId("rate"), view, encoding?.local_rate, { stepSeconds, mean: encoding?.token_rate ?? 0, highest: model.frame_rate });
   showPosition();
@@ -291,7 +318,7 @@ function draw() {
 function showPosition() {
   const seconds = player.position;
   if (player.playing && state.view.follow(seconds)) return draw();
-  byId("time").textContent = `${seconds.toFixed(1)} / ${(state.clip?.duration_s ?? 0).toFixed(1)} s`;
+  byId("time").textContent = `${seconds.toFixed(1)} / ${(state.clip?.seconds ?? 0).toFixed(1)} s`;
   byId("position").value = seconds;
   byId("position").setAttribute("aria-valuetext", `${seconds.toFixed(1)} seconds`);
   for (const head of document.querySelectorAll(".playhead")) {
@@ -354,7 +381,7 @@ function listenToPointer(timeline) {
 
 const actions = {
   " ": () => player.toggle(),
-  x: () => state.encoding && player.select(player.selected === ORIGINAL ? DECODED : ORIGINAL),
+  x: () => state.encoding && !state.clip.encoding && player.select(player.selected === ORIGINAL ? DECODED : ORIGINAL),
   l: () => byId("loop").click(),
   "+": () => zoom(0.5),
   "=": () => zoom(0.5),
@@ -379,15 +406,15 @@ byId("zoom-in").addEventListener("click", () => zoom(0.5));
 byId("zoom-out").addEventListener("click", () => zoom(2));
 byId("position").addEventListener("input", (event) => player.seek(Number(event.target.value)));
 byId("bitrate").addEventListener("input", bitrateMoved);
-byId("record").addEventListener("click", toggleRecording);
+byId("record").addEventListener("click", () => toggleRecording().catch(fail));
 byId("sample").addEventListener("click", loadSample);
 byId("choose").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", (event) => {
   loadFile(event.target.files[0]);
   event.target.value = "";
 });
-byId("download").addEventListener("click", () => download(fromBase64(state.encoding.file), "speech.dtm", "application/octet-stream"));
-byId("download-wav").addEventListener("click", () => download(fromBase64(state.encoding.audio), "decoded.wav", "audio/wav"));
+byId("download").addEventListener("click", () => download(state.encoding.dtm, "speech.dtm", "application/octet-stream"));
+byId("download-wav").addEventListener("click", () => download(state.encoding.wav, "decoded.wav", "audio/wav"));
 
 for (const kind of ["dragover", "drop", "dragleave"]) {
   document.addEventListener(kind, (event) => {
@@ -403,4 +430,9 @@ listenToPointer(byId("timeline"));
 new ResizeObserver(draw).observe(byId("timeline"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
-loadModel().then(loadSample).catch(fail);
+byId("source-hint").textContent = engine.hint;
+byId("file").accept = engine.accept;
+byId("privacy").textContent = engine.privacy;
+show(byId("promise"), engine.promise);
+const ready = loadModel();
+ready.then(() => state.loading || loadSample()).catch(fail); // what was dropped meanwhile goes before

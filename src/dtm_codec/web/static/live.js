@@ -1,7 +1,7 @@
 // The live tab: microphone -> server -> packets, some of them lost -> speech again, heard as soon as it is there.
 // Sample n that comes back is sample n that was sent, and both are timed on the clock of one AudioContext.
 
-import { byId, css, request, show, sized } from "./common.js";
+import { byId, css, show, sized } from "./common.js";
 
 const LEAD = 0.06; // s that playing waits at first, and after it has run dry
 const LATE = 2; // s after which something is wrong
@@ -213,8 +213,11 @@ function showTab(name) {
   history.replaceState(null, "", name === "live" ? "#live" : location.pathname);
 }
 
-async function prepare() {
-  model = await request("/api/demo");
+/** Show the tab, for a server that has told about its model. */
+export function prepareLive(described) {
+  model = described;
+  byId("tabs").hidden = false;
+  if (location.hash === "#live") showTab("live");
   const { bitrate, fixed_rate: fixed, live } = model;
   const slider = byId("call-bitrate");
   [slider.min, slider.max, slider.value] = [bitrate.lowest, bitrate.highest, bitrate.default];
@@ -236,5 +239,3 @@ byId("call-bitrate").addEventListener("input", turned);
 byId("call-loss").addEventListener("input", turned);
 byId("call-packet").addEventListener("change", (event) => (byId("call-latency").textContent = `${Math.round(model.live.latency_ms + Number(event.target.value))} ms`));
 byId("call-hear").addEventListener("change", (event) => call && (call.volume.gain.value = event.target.checked ? 1 : 0));
-if (location.hash === "#live") showTab("live");
-prepare().catch((error) => fail(error.message));

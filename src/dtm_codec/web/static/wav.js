@@ -14,7 +14,8 @@ export async function toWav(bytes, sampleRate, seconds) {
   return { wav: encodeWav(mono.getChannelData(0), sampleRate), cut: sound.length > length };
 }
 
-function encodeWav(samples, sampleRate) {
+/** Mono samples -> a 16-bit WAV file */
+export function encodeWav(samples, sampleRate) {
   const bytes = new ArrayBuffer(44 + 2 * samples.length);
   const view = new DataView(bytes);
   const text = (at, value) => [...value].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));

@@ -1,0 +1,89 @@
+"""ONNX files, written without the `onnx` package: the few messages of onnx.proto that our graphs are made of.
+
+`onnx` is a large package, and this is all that a graph needs. Tests read what is written here with `onnx.checker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Attribute: TypeAlias = int | float | str | Sequence[int]
+
+TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
+"""Numbers that ONNX gives to types of numbers."""
+
+_VARINT, _BYTES, _FLOAT = 0, 2, 5
+
+
+def _varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _VARINT) + _varint(value)
+
+
+def _bytes(field: int, value: bytes | str) -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(field << 3 | _BYTES) + _varint(len(data)) + data
+
+
+def tensor(name: str, values: npt.NDArray[np.generic]) -> bytes:
+    """TensorProto"""
+    dims = b"".join(_number(1, size) for size in values.shape)
+    little_endian = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return dims + _number(2, TYPES[values.dtype.name]) + _bytes(8, name) + _bytes(9, little_endian.tobytes())
+
+
+def value(name: str, kind: str, shape: Sequence[int | str]) -> bytes:
+    """ValueInfoProto; a name in `shape` is a size that may be any."""
+    dims = (_bytes(2, size) if isinstance(size, str) else _number(1, size) for size in shape)
+    axes = b"".join(_bytes(1, dim) for dim in dims)
+    return _bytes(1, name) + _bytes(2, _bytes(1, _number(1, TYPES[kind]) + _bytes(2, axes)))
+
+
+def node(operator: str, inputs: Iterable[str], outputs: Iterable[str], attributes: dict[str, Attribute]) -> bytes:
+    """NodeProto"""
+    links = b"".join(_bytes(1, name) for name in inputs) + b"".join(_bytes(2, name) for name in outputs)
+    return links + _bytes(4, operator) + b"".join(_bytes(5, _attribute(*item)) for item in attributes.items())
+
+
+def _attribute(name: str, setting: Attribute) -> bytes:
+    """AttributeProto"""
+    if isinstance(setting, int):
+        content, kind = _number(3, setting), 2
+    elif isinstance(setting, float):
+        content, kind = _varint(2 << 3 | _FLOAT) + np.float32(setting).tobytes(), 1
+    elif isinstance(setting, str):
+        content, kind = _bytes(4, setting), 3
+    else:
+        content, kind = b"".join(_number(8, item) for item in setting), 7
+    return _bytes(1, name) + content + _number(20, kind)
+
+
+def model(
+    name: str,
+    nodes: Iterable[bytes],
+    tensors: Iterable[bytes],
+    inputs: Iterable[bytes],
+    outputs: Iterable[bytes],
+    *,
+    opset: int,
+    ir_version: int,
+) -> bytes:
+    """ModelProto"""
+    parts = [_bytes(1, item) for item in nodes] + [_bytes(2, name)]
+    for field, items in ((5, tensors), (11, inputs), (12, outputs)):
+        parts += [_bytes(field, item) for item in items]
+    head = _number(1, ir_version) + _bytes(2, "dtm-codec") + _bytes(8, _number(2, opset))
+    return head + _bytes(7, b"".join(parts))
