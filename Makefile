@@ -30,10 +30,10 @@ $(INSTALLED_ALL): $(INSTALLED)
 demo: $(INSTALLED)  ## encode and decode the bundled sample, report its bits, draw them
 	@mkdir -p $(DEMO)
 	cp src/dtm_codec/samples/$(SAMPLE).flac $(DEMO)/speech.flac
-	$(BIN)/dtm-codec encode $(DEMO)/speech.flac --bitrate 800 --force
+	$(BIN)/dtm-codec encode $(DEMO)/speech.flac --bitrate 800 --nominal --force
 	$(BIN)/dtm-codec info $(DEMO)/speech.dtm
 	$(BIN)/dtm-codec decode $(DEMO)/speech.dtm --force
-	$(BIN)/dtm-codec show $(DEMO)/speech.flac --bitrate 800 -o $(DEMO)/speech.png --force
+	$(BIN)/dtm-codec show $(DEMO)/speech.flac --bitrate 800 --nominal -o $(DEMO)/speech.png --force
 	@echo "listen to $(DEMO)/speech.flac and the decoded file beside it; look at $(DEMO)/speech.png"
 
 .PHONY: test

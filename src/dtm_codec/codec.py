@@ -6,21 +6,21 @@ memory that does not grow with their length but for a few bytes a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import hub, piecewise
-from .backend import Backend, Floats
+from .backend import Backend, Floats, Mask
 from .backends import load_backend, torch_network, untrained
 from .bitstream.token_coder import TokenModel
-from .config import BackendName, Bitrates, CodecConfig, SelectorConfig
+from .config import BackendName, Bitrates, CodecConfig, Quality, SelectorConfig
 from .encoded import Encoded, Layout, Mode
 from .errors import ModelError
 from .files import write_atomically
@@ -29,7 +29,7 @@ from .piecewise import Sound, Stage1, Statistics
 from .rate.request import RateRequest, check_effort
 from .rate.thinning import thinned
 from .research import Research
-from .selection import Choice, layout_of, own_layout, selector_config
+from .selection import Choice, OnProgress, Refine, layout_of, own_layout, selector_config
 from .speech.audio import (
     Samples,
     Source,
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from .network import Network
     from .refinement import Refiner
 
-OnProgress: TypeAlias = Callable[[float], None]
-"""Is told how much is done, 0 ... 1."""
-
 STAGE1_SHARE = 0.6
 """Of the time of encoding, for progress bars."""
 
@@ -62,6 +59,10 @@ _STORED_AS: dict[str, hub.StoredAs] = {"float32": "F32", "float16": "F16", "bflo
 
 def _unwatched(done: float) -> None:
     """For callers who do not ask how much is done."""
+
+
+def _after_stage1(on_progress: OnProgress, done: float) -> None:
+    on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * done)
 
 
 class DTMCodec(Streaming, Research):
@@ -88,6 +89,8 @@ class DTMCodec(Streaming, Research):
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress | None = None,
@@ -102,6 +105,8 @@ class DTMCodec(Streaming, Research):
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress | None = None,
@@ -115,6 +120,8 @@ class DTMCodec(Streaming, Research):
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress | None = None,
@@ -126,13 +133,16 @@ class DTMCodec(Streaming, Research):
         bitrate: total bits a second, position bits included. PLE, greedy and DP meet it on each utterance to within one
         token where nothing in it is digitally silent, other selectors as nearly as they can; at a fixed rate it must be
         within 2 % of what the model has.
-        token_rate: tokens a second. tau: the selector's own knob. Without any of the three, the tau of training.
+        token_rate: tokens a second. tau: the selector's own knob. quality: 'low', 'normal' or 'high', a bitrate by name
+        (`rate/request.py`). Without any of the four, the tau of training.
+        written: bitrate or quality count what a compact file holds, header aside, not what Eq. 5 counts. It is met from
+        below within 1 % or two tokens, for two or three passes of Stage 2 (`rate/spending.py`).
         selector: another selector than the model's, by name or configuration.
         effort: how many other codes are tried for every token, to come nearer to the original (`refinement.py`);
         0 takes the encoder's own. Files and decoder are the same.
         on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
-        request = RateRequest(bitrate, token_rate, tau)
+        request = RateRequest(bitrate, token_rate, tau, quality, written)
         rounds = check_effort(effort)
         refiner = self._refiner(rounds) if rounds else None
         check_sample_rate(sample_rate)
@@ -142,10 +152,11 @@ class DTMCodec(Streaming, Research):
         if refiner and on_progress:
             refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
         encoded = []
-        for group in grouped(signals, lambda x: self.layout.steps(x.size), self.backend.piece):
+        most = 1 if written else self.backend.piece  # what a file takes is sought for each by itself
+        for group in grouped(signals, lambda x: self.layout.steps(x.size), most):
             sounds: list[Sound] = [partial(iter, [signal]) for signal in group]
-            own = self._encode_group(sounds, sum(x.size for x in group), chosen, request)
-            encoded += [self._refined(e, x, refiner) for e, x in zip(own, group, strict=True)] if refiner else own
+            refine = partial(self._refined, group, refiner) if refiner else None
+            encoded += self._encode_group(sounds, sum(x.size for x in group), chosen, request, refine=refine)
         return encoded if isinstance(audio, list | tuple) else encoded[0]
 
     def encode_file(
@@ -155,6 +166,8 @@ class DTMCodec(Streaming, Research):
         bitrate: float | None = None,
         token_rate: float | None = None,
         tau: float | None = None,
+        quality: Quality | None = None,
+        written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
         on_progress: OnProgress = _unwatched,
@@ -163,11 +176,12 @@ class DTMCodec(Streaming, Research):
 
         With `effort`, its samples are held: the search goes back to them.
         """
-        request = RateRequest(bitrate, token_rate, tau)
+        request = RateRequest(bitrate, token_rate, tau, quality, written)
         if check_effort(effort):
             audio, rate = read_audio(source, self.config.sample_rate)
-            asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau}
-            return self.encode(audio, rate, **asked, selector=selector, effort=effort, on_progress=on_progress)
+            asked: dict[str, Any] = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "quality": quality}
+            asked |= {"written": written, "selector": selector, "effort": effort}
+            return self.encode(audio, rate, **asked, on_progress=on_progress)
         chosen, rate, info = selector_config(self.config, selector), self.config.sample_rate, audio_info(source)
         samples = -(-info.num_samples * rate // info.sample_rate)
         return self._encode_group([partial(stream_audio, source, rate)], samples, chosen, request, on_progress)[0]
@@ -332,18 +346,31 @@ class DTMCodec(Streaming, Research):
         chosen: SelectorConfig,
         request: RateRequest,
         on_progress: OnProgress = _unwatched,
+        refine: Refine | None = None,
     ) -> list[Encoded]:
         """Encode a few short utterances, or one long one. samples: of all, as far as is known"""
         steps, choice = self.layout.steps(samples), Choice(self.backend, chosen, request)
         stage1, statistics = Stage1(self.backend, sounds, steps), Statistics(choice.selector)
         stage1.show(choice.features, statistics, lambda seen: on_progress(STAGE1_SHARE * min(1, seen / steps)))
+        in_stage2 = partial(_after_stage1, on_progress)
+        if choice.is_written:
+            code = partial(self._coded, stage1)
+            own, size = statistics.of_utterances()[0], stage1.num_samples[0]
+            return choice.spend(size, own, self.token_model, code, in_stage2, refine)
         masks, layouts = choice.masks(stage1.num_samples, statistics.of_utterances())
+        encoded = self._coded(stage1, masks, layouts, in_stage2)
+        return encoded if refine is None else refine(encoded)
+
+    def _coded(
+        self, stage1: Stage1, masks: list[Mask], layouts: list[Layout], on_progress: OnProgress
+    ) -> list[Encoded]:
+        """Stage 2 on the kept steps."""
         mask = np.concatenate(masks)
         codes, filled = np.empty(int(mask.sum()), np.int64), 0
         for own_codes in piecewise.quantize(self.backend, stage1.again(), mask, [own.size for own in masks]):
             codes[filled : filled + own_codes.size] = own_codes
             filled += own_codes.size
-            on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * filled / codes.size)
+            on_progress(filled / codes.size)
         ends, model_id = np.cumsum([int(own.sum()) for own in masks])[:-1], self.model_id
         return [
             Encoded(own_codes, own_mask, size, model_id, layout)
@@ -358,8 +385,11 @@ class DTMCodec(Streaming, Research):
 
         return Refiner(network, rounds)
 
-    def _refined(self, encoded: Encoded, signal: Samples, refiner: Refiner) -> Encoded:
-        return replace(encoded, codes=refiner.better_codes(signal, encoded.codes, encoded.mask))
+    def _refined(self, signals: list[Samples], refiner: Refiner, encoded: list[Encoded]) -> list[Encoded]:
+        return [
+            replace(own, codes=refiner.better_codes(signal, own.codes, own.mask))
+            for signal, own in zip(signals, encoded, strict=True)
+        ]
 
     # Decoding
 

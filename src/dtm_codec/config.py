@@ -29,6 +29,11 @@ Stack = Literal["enc1", "enc2", "dec1", "dec2"]
 BackendName = Literal["torch", "onnx", "onnx-int8"]
 """What computes a network: PyTorch or onnxruntime, the latter also with matrices in 8 bits."""
 
+Quality = Literal["low", "normal", "high"]
+"""A bitrate by name (`rate/request.py`)."""
+DEFAULT_QUALITY: Quality = "normal"
+"""Of files and of the demo page, where nothing is asked for."""
+
 STACKS: tuple[Stack, ...] = ("enc1", "enc2", "dec1", "dec2")
 
 LOWEST_PITCH, HIGHEST_PITCH = 55.0, 500.0

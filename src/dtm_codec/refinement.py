@@ -72,7 +72,7 @@ class Refiner:
         def add(searched: int) -> None:
             nonlocal done
             done += searched
-            on_progress(done / (steps * self.rounds))
+            on_progress(min(1.0, done / (steps * self.rounds)))  # a rate as written may take a second search
 
         self._on_searched = add
 

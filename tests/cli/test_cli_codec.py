@@ -41,10 +41,11 @@ def test_encode_then_decode_without_any_name_given_leaves_the_original_alone(
     run: Run, speech: Path, model: Path
 ) -> None:
     original = speech.read_bytes()
-    encoded = run("encode", "speech.wav", "--model", model)
+    encoded = run("encode", "speech.wav", "--model", model, "--nominal")
     assert encoded.code == 0
     assert encoded.stdout == b""
-    assert "speech.wav -> speech.dtm: 1.00 s, 800 bps (700 content + 100 position)" in encoded.stderr
+    assert "speech.wav -> speech.dtm: 1.00 s, " in encoded.stderr
+    assert " bps written (compact), 800 nominal (700 content + 100 position)" in encoded.stderr
     decoded = run("decode", "speech.dtm", "--model", model)
     assert decoded.code == 0
     assert names(speech.parent) == {"speech.wav", "speech.dtm", "speech.decoded.wav"}
@@ -66,10 +67,10 @@ def test_the_command_line_gives_what_the_python_api_gives(run: Run, speech: Path
 def test_effort_is_that_of_the_python_api(run: Run, speech: Path, model: Path) -> None:
     codec = DTMCodec.from_pretrained(model)
     audio, rate = read_audio(speech)
-    expected = codec.encode(audio, rate, bitrate=700, effort=1)
+    expected = codec.encode(audio, rate, bitrate=700, written=True, effort=1)
     assert run("encode", "speech.wav", "-m", model, "-b", 700, "--effort", 1).code == 0
     assert codec.load("speech.dtm") == expected
-    assert expected != codec.encode(audio, rate, bitrate=700)
+    assert expected != codec.encode(audio, rate, bitrate=700, written=True)
     for wrong in ("-1", "1.5", "much"):
         refused = run("encode", "speech.wav", "-m", model, "-o", "none.dtm", "--effort", wrong)
         assert refused.code == 2
@@ -124,18 +125,25 @@ def test_resampling_and_mixing_are_said(run: Run, tmp_path: Path, model: Path, s
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "key", "expected"),
+    ("asked", "key", "expected"),
     [
-        ("--bitrate", 500, "total_bps", 500),
-        ("--bitrate", 1_000, "total_bps", 1_000),
-        ("--token-rate", 25, "tokens", 100),
+        (("--bitrate", 500), "written_bps", 500),
+        (("--bitrate", 500, "--written"), "written_bps", 500),
+        (("--bitrate", 500, "--nominal"), "total_bps", 500),
+        (("--bitrate", 1_000, "--nominal"), "total_bps", 1_000),
+        (("--bitrate", 500, "--raw"), "written_bps", 500),
+        (("--bitrate", 500, "--raw"), "total_bps", 500),
+        ((), "written_bps", 800),
+        (("--quality", "low"), "written_bps", 450),
+        (("-q", "low", "--nominal"), "total_bps", 450),
+        (("--token-rate", 25), "tokens", 100),
     ],
 )
 def test_a_rate_is_met(
-    run: Run, tmp_path: Path, model: Path, option: str, value: float, key: str, expected: float
+    run: Run, tmp_path: Path, model: Path, asked: tuple[object, ...], key: str, expected: float
 ) -> None:
     write_audio(tmp_path / "long.wav", sweep(4.0), 16_000)
-    result = run("encode", "long.wav", "-m", model, option, value, "--json")
+    result = run("encode", "long.wav", "-m", model, *asked, "--json")
     assert json.loads(result.stdout)[0][key] == pytest.approx(expected, rel=0.02)
 
 
@@ -154,11 +162,29 @@ def test_another_selector_can_be_asked_for(run: Run, speech: Path, model: Path) 
 
 
 def test_a_rate_out_of_reach_is_one_line_with_what_can_be_reached(run: Run, speech: Path, model: Path) -> None:
-    result = run("encode", "speech.wav", "-m", model, "--bitrate", 50)
-    assert result.code == 2
-    assert "bitrate = 50 bps; allowed: " in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert not Path("speech.dtm").exists()
+    for asked, said in ((("--nominal",), "bitrate = 5 bps; allowed: "), ((), "bitrate = 5 bps as written; allowed: ")):
+        result = run("encode", "speech.wav", "-m", model, "--bitrate", 5, *asked)
+        assert result.code == 2
+        assert said in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert not Path("speech.dtm").exists()
+
+
+def test_more_bits_than_all_steps_take_are_not_spent(run: Run, speech: Path, model: Path) -> None:
+    result = run("encode", "speech.wav", "-m", model, "--bitrate", 1450, "--json")
+    assert result.code == 0
+    record = json.loads(result.stdout)[0]
+    assert record["tokens"] == record["steps"]
+    assert "all steps are kept; more than" in result.stderr
+
+
+def test_a_fixed_rate_is_nominal(run: Run, speech: Path, fixed_rate_model: Path) -> None:
+    for asked in ((), ("-b", "800")):
+        assert run("encode", "speech.wav", "-m", fixed_rate_model, *asked, "--force").code == 0
+    for asked in (("-b", "800", "--written"), ("--quality", "low")):
+        refused = run("encode", "speech.wav", "-m", fixed_rate_model, *asked, "-o", "none.dtm")
+        assert refused.code == 2
+        assert "at a fixed rate; allowed: a nominal bitrate, a token rate or nothing" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -166,6 +192,10 @@ def test_a_rate_out_of_reach_is_one_line_with_what_can_be_reached(run: Run, spee
     [
         ("--bitrate", 800, "--tau", 1),
         ("--bitrate", 800, "--token-rate", 50),
+        ("--quality", "low", "--token-rate", 50),
+        ("--quality", "best"),
+        ("--tau", 1, "--written"),
+        ("--token-rate", 50, "--written"),
         ("--bitrate", 0),
         ("--bitrate", -5),
         ("--token-rate", "nan"),
@@ -399,7 +429,37 @@ def test_info_says_what_the_file_holds(
 
 
 def test_info_for_people_has_the_same_figures(run: Run, speech: Path, model: Path) -> None:
-    run("encode", "speech.wav", "-m", model)
+    run("encode", "speech.wav", "-m", model, "--nominal")
     text = run("info", "speech.dtm").stdout.decode()
     for piece in (DTMCodec.from_pretrained(model).model_id, "50 of 100 steps kept (0.500)", "800.0 bps", ", compact"):
         assert piece in text
+
+
+# Samples without a header
+
+
+def test_raw_samples_on_standard_input_are_the_same_sound(run: Run, speech: Path, model: Path) -> None:
+    samples, _ = read_audio(speech)
+    stereo = np.repeat((samples * 32768).round().astype("<i2"), 2).tobytes()
+    run("encode", "speech.wav", "-m", model)
+    raw = ("--rate", 16_000, "--channels", 2, "--format", "s16le")
+    assert run("encode", "-", "-m", model, *raw, "-o", "raw.dtm", stdin=stereo).code == 0
+    assert Path("raw.dtm").read_bytes() == Path("speech.dtm").read_bytes()
+    assert run("show", "-", "-m", model, *raw, "-o", "raw.png", stdin=stereo).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("speech.wav", "--rate", 16_000), "allowed: on standard input (-)"),
+        (("-", "--channels", 2), "give their --rate too"),
+        (("-", "--rate", 16_000, "--channels", 99), "channels = 99; allowed: 1 ... 32"),
+        (("-", "--rate", 5), "sample_rate = 5; allowed: a whole number of Hz"),
+        (("-", "--rate", 16_000, "--format", "mp3"), "mp3"),
+    ],
+)
+def test_wrong_descriptions_of_raw_samples(run: Run, speech: Path, model: Path, arguments, said: str) -> None:
+    refused = run("encode", *arguments, "-m", model, "-o", "x.dtm", stdin=bytes(1000))
+    assert refused.code == 2
+    assert said in refused.stderr
+    assert not Path("x.dtm").exists()

@@ -69,7 +69,7 @@ def test_wav_to_packets_to_wav(run: Run, live_model: Path, packets: bytes, tmp_p
 
 def test_raw_samples_in_are_the_same_as_wav(run: Run, live_model: Path, packets: bytes) -> None:
     sound = pcm_bytes(sweep(SECONDS))
-    options = ("-m", live_model, "-b", "0.7k", "--raw-rate", 16_000)
+    options = ("-m", live_model, "-b", "0.7k", "--rate", 16_000)
     assert run("stream", "encode", *options, stdin=sound).stdout == packets
     shorter = run("stream", "encode", *options, "--packet-ms", 40, stdin=sound).stdout
     assert len(records(shorter)) == 1 + 38
@@ -111,7 +111,7 @@ def test_what_is_no_stream_gets_one_line(run: Run, live_model: Path, data: bytes
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "for raw samples, give their rate"),
+        (b"", "samples without a header whose --rate is given"),
         (b"OggS" + bytes(40), "OggS"),
         (wav_header(16_000)[:30], "cut off"),
         (wav_header(16_000)[:34] + b"\x08\0" + wav_header(16_000)[36:], "8 bits"),
@@ -134,7 +134,7 @@ def test_stereo_floats_are_mixed() -> None:
 
 
 def test_packets_come_while_speech_goes_on_and_a_reader_may_leave(live_model: Path) -> None:
-    command = [sys.executable, "-m", "dtm_codec", "stream", "encode", "-m", str(live_model), "--raw-rate", "16000"]
+    command = [sys.executable, "-m", "dtm_codec", "stream", "encode", "-m", str(live_model), "--rate", "16000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
@@ -170,7 +170,7 @@ def test_thin_writes_a_smaller_file_of_the_same_length(run: Run, model: Path, tm
 
 
 def test_thin_to_more_than_there_is_or_to_nothing_is_refused(run: Run, model: Path, speech: Path) -> None:
-    run("encode", "speech.wav", "-m", model, "-b", 500)
+    run("encode", "speech.wav", "-m", model, "-b", 500, "--nominal")
     result = run("thin", "speech.dtm", "-m", model, "-b", 900)
     assert result.code == 2
     assert "allowed: at most the 50" in result.stderr

@@ -56,6 +56,24 @@ def test_any_two_seconds_are_within_15_percent_and_a_minute_within_2(
         assert np.abs(bits / seconds / bitrate - 1).max() < tolerance + 1e-9
 
 
+def test_another_rate_can_be_asked_for_in_the_middle(speech: np.ndarray) -> None:
+    codec = tiny()
+    encoder = codec.stream_encoder(bitrate=1200)
+    long = np.tile(speech, 3)
+    first = encoder.push(long)
+    encoder.ask(RateRequest(bitrate=400))
+    second = encoder.push(long) + encoder.flush()
+    rates = []
+    for packets in (first[10:], second[25:]):  # the first packets after a change are of before
+        mask, codes = joined(parsed(encoder, packets))
+        rates.append((14 * codes.size + mask.size) / (mask.size / 100))
+    assert rates == [pytest.approx(1200, rel=0.1), pytest.approx(400, rel=0.15)]
+    with pytest.raises(RateError, match="allowed: a bitrate or a token rate"):
+        encoder.ask(RateRequest(tau=1.0))
+    with pytest.raises(RateError, match="allowed: a new stream"):
+        tiny("s-ffr-50").stream_encoder().ask(RateRequest(bitrate=800))
+
+
 def test_a_steered_stream_still_follows_the_speech() -> None:
     """In the second half of each second the path is ten times as long: more of the tokens are there."""
     steps = np.where(np.arange(6000) % 100 < 50, 0.01, 0.1)

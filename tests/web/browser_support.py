@@ -130,6 +130,14 @@ class Page:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
+def nameless(page: Page) -> list[str]:
+    """Controls on show that a screen reader could only call "button"."""
+    controls = page.driver.find_elements(By.CSS_SELECTOR, "button, input, select, canvas, meter")
+    shown = [control for control in controls if control.is_displayed()]
+    assert len(shown) > 3
+    return [control.get_attribute("outerHTML") or "" for control in shown if not control.accessible_name]
+
+
 @contextmanager
 def browser(downloads: Path | None = None, microphone: Path | None = None, *, cut_off: bool = False) -> Iterator[Page]:
     """A Chromium without a window. `microphone`: a WAV file that its microphone hears; `cut_off`: it finds this machine

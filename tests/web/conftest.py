@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtm_codec import DTMCodec
     from dtm_codec.web.listening.routes import RunningTest
 
-NEEDED = ("fastapi", "uvicorn", "httpx", "yaml", "scipy", "pyloudnorm")
+NEEDED = ("fastapi", "uvicorn", "websockets", "httpx", "yaml", "scipy", "pyloudnorm")
 collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py", "offline/test_*.py"]
 
 
@@ -33,6 +33,18 @@ def codec() -> DTMCodec:
     small = {"dim": 32, "heads": 2, "mlp_hidden": 48}
     layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
     return DTMCodec(dataclasses.replace(preset("s-vfr-50"), **small, **layers))
+
+
+@pytest.fixture(scope="session")
+def live_codec(codec: DTMCodec) -> DTMCodec:
+    """The same with the look-ahead of configs/small/live.yaml."""
+    import torch
+
+    from dtm_codec import DTMCodec
+
+    torch.manual_seed(0)
+    ahead = {"enc1_lookahead": 1, "enc2_lookahead": 0, "dec1_lookahead": 0, "dec2_lookahead": 3}
+    return DTMCodec(dataclasses.replace(codec.config, **ahead))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,13 @@
 """Take the pictures of docs/images anew: `python tests/web/take_screenshots.py MODEL docs/images`.
 
-Names after it take some of them only: demo, offline, listening, choice, report.
+Names after it take some of them only: demo, offline, live, listening, choice, report.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from PIL import Image
 from selenium.webdriver.common.keys import Keys
 from web_support import ADMIN, served, worse
 
-from dtm_codec import DTMCodec
+from dtm_codec import DTMCodec, preset
+from dtm_codec.cli.web import other_codecs
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.report import make_report
 from dtm_codec.evaluation.runner import evaluate
@@ -30,25 +32,28 @@ from dtm_codec.web.offline.app import create_page_app
 from dtm_codec.web.offline.folder import page_files
 
 SIZES = {"desktop": (1280, 900, 1.0), "phone": (390, 844, 2.0)}
+LAPTOP = (1280, 720, 1.0)
 SYSTEMS = {"VFR 800 bps": 0.1, "FFR 800 bps": 0.3, "VFR 400 bps": 0.7, "FFR 400 bps": 1.2}
 """Stand-ins with noise: the pictures show the page, not a result."""
 
 
 def demo(page: Page, model: str, out: Path) -> None:
-    with served(create_app(Demo(DTMCodec.from_pretrained(model), model))) as url:
-        for name, (width, height, scale) in SIZES.items():
+    with served(create_app(Demo(DTMCodec.from_pretrained(model), model, others=other_codecs()))) as url:
+        for name, (width, height, scale) in (SIZES | {"desktop": LAPTOP}).items():
             page.resize(width, height, scale=scale)
             page.open(url)
             page.until(lambda: page["download"].is_enabled(), "nothing was encoded")
             settle(page)
-            page.screenshot(out / f"demo-{name}.png")
-        page.resize(*SIZES["desktop"][:2], dark=True)
+            page.screenshot(out / f"demo-{name}.png", whole=name == "phone")
+        page.open(url)
+        page.until(lambda: page["download"].is_enabled(), "nothing was encoded")
+        page.resize(*LAPTOP[:2], dark=True)
         page["zoom-in"].click()
         page["zoom-in"].click()
         page.press("l")
         page["play"].click()
         page.until(lambda: page.number("time") > 0.8, "it does not play")
-        page.screenshot(out / "demo-zoomed-dark.png")
+        page.screenshot(out / "demo-zoomed-dark.png", whole=False)
 
 
 def offline(page: Page, model: str, out: Path) -> None:
@@ -64,10 +69,35 @@ def offline(page: Page, model: str, out: Path) -> None:
 
 def settle(page: Page) -> None:
     """Encode once more: the first time, the machine is still warming up."""
-    for key, rate in ((Keys.ARROW_UP, "810 "), (Keys.ARROW_DOWN, "800 ")):
+    for key in (Keys.ARROW_UP, Keys.ARROW_DOWN):
         page["bitrate"].send_keys(key)
-        page.until(lambda r=rate: page.text("caption-decoded").startswith(r), "the slider does nothing")
+        page.until(lambda: page["stale"].is_displayed(), "the slider does nothing")
+        page.until(lambda: not page["stale"].is_displayed(), "nothing was encoded")
     page.script("document.activeElement.blur()")
+
+
+def live(out: Path) -> None:
+    """A call with a tiny model of random weights: the pictures show the page, whatever the machine does beside."""
+    layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
+    ahead = {"enc1_lookahead": 1, "enc2_lookahead": 0, "dec1_lookahead": 0, "dec2_lookahead": 3}
+    codec = DTMCodec(replace(preset("s-vfr-50"), name="tiny", dim=32, heads=2, mlp_hidden=48, **layers, **ahead))
+    with tempfile.TemporaryDirectory() as temporary:
+        microphone = Path(temporary) / "speech.wav"
+        write_audio(microphone, np.tile(read_audio(sample_path())[0], 4), 16_000)
+        with browser(microphone=microphone) as page, served(create_app(Demo(codec, "tiny"))) as url:
+            for name, (width, height, scale) in (SIZES | {"desktop": LAPTOP}).items():
+                page.resize(width, height, scale=scale)
+                page.open("about:blank")
+                page.open(f"{url}/#live")
+                page.until(lambda: page["call"].is_enabled(), "no call can be made")
+                page["call-loss"].send_keys(*[Keys.ARROW_UP] * 10)
+                page["call"].click()
+                page.until(
+                    lambda: page.text("call-packets").isdecimal() and page.number("call-packets") > 90, "no sound"
+                )
+                page.script("document.activeElement.blur()")
+                page.screenshot(out / f"live-{name}.png", whole=name == "phone")
+                page["call"].click()
 
 
 def prepared(folder: Path, **options: object) -> RunningTest:
@@ -188,12 +218,13 @@ def fill(running: RunningTest) -> None:
 
 if __name__ == "__main__":
     model, target = sys.argv[1], Path(sys.argv[2])
-    wanted = sys.argv[3:] or ("demo", "offline", "listening", "choice", "report")
+    wanted = sys.argv[3:] or ("demo", "offline", "live", "listening", "choice", "report")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as shots, browser() as chromium:
         for what in wanted:
             {
                 "demo": lambda out: demo(chromium, model, out),
+                "live": live,
                 "offline": lambda out: offline(chromium, model, out),
                 "listening": lambda out: listening(chromium, out),
                 "choice": lambda out: choice(chromium, out),

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser_support import Page, browser
+from browser_support import CONTRAST, Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from test_browser import CONTRAST, on_page
+from test_browser_listening import on_page
 from web_support import ADMIN, make_prepared, served
 
 from dtm_codec.web.app import create_app

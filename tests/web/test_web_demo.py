@@ -12,10 +12,12 @@ from fastapi.testclient import TestClient
 from web_support import served
 
 from dtm_codec import DTMCodec
+from dtm_codec.cli.web import other_codecs
 from dtm_codec.config import SelectorConfig
+from dtm_codec.rate.request import DEFAULT_QUALITY
 from dtm_codec.speech.audio import audio_bytes, read_audio
 from dtm_codec.web.app import create_app
-from dtm_codec.web.demo import MAX_CLIPS, Demo
+from dtm_codec.web.demo import MAX_CLIPS, Demo, Heard, OtherCodec
 
 
 def uploaded(client: TestClient, audio: np.ndarray, rate: int = 16_000) -> dict:
@@ -33,7 +35,18 @@ def encoded(client: TestClient, clip: dict, bitrate: float) -> dict:
 def test_the_page_and_its_parts_are_there(demo_client: TestClient):
     page = demo_client.get("/")
     assert page.status_code == 200
-    for part in ("style.css", "demo.js", "common.js", "player.js", "figures.js", "wav.js", "favicon.svg"):
+    parts = (
+        "style.css",
+        "demo.css",
+        "demo.js",
+        "live.js",
+        "capture.js",
+        "common.js",
+        "player.js",
+        "figures.js",
+        "wav.js",
+    )
+    for part in (*parts, "favicon.svg"):
         assert demo_client.get(f"/static/{part}").status_code == 200
     assert demo_client.get("/demo").content == page.content
     assert demo_client.get("/results").status_code == 404, "there is no listening test"
@@ -43,14 +56,14 @@ def test_what_is_shown_is_what_the_codec_did(demo_client: TestClient, codec: DTM
     clip = uploaded(demo_client, speech)
     shown = encoded(demo_client, clip, 800)
     sent, _ = read_audio(audio_bytes(speech, 16_000))
-    own = codec.encode(sent, 16_000, bitrate=800)
+    own = codec.encode(sent, 16_000, bitrate=800, written=True)
     assert shown["positions"] == own.positions.tolist()
-    bits = own.bits
-    written = 8 * len(codec.to_bytes(own))
-    assert shown["bits"] == {
-        "content": bits.content, "position": bits.position, "total": bits.total, "written": written
-    }  # fmt: skip
-    assert shown["bps"]["total"] == pytest.approx(800, rel=0.01)
+    bits, info = own.bits, own.to_file().info
+    assert shown["nominal"] == {"content": bits.content, "position": bits.position, "total": bits.total}
+    written = {"content": info.token_bits_written, "position": info.mask_bits}
+    assert shown["written"] == written | {"total": sum(written.values())}
+    assert shown["file_bytes"] == len(codec.to_bytes(own))
+    assert 0.98 * 800 < shown["written"]["total"] / shown["duration_s"] <= 800
     assert codec.from_bytes(base64.b64decode(shown["file"])) == own
     heard, rate = read_audio(base64.b64decode(shown["audio"]))
     assert rate == 16_000
@@ -60,7 +73,7 @@ def test_what_is_shown_is_what_the_codec_did(demo_client: TestClient, codec: DTM
 
 def test_a_lower_bitrate_spends_fewer_bits(demo_client: TestClient, speech):
     clip = uploaded(demo_client, speech)
-    totals = [encoded(demo_client, clip, bitrate)["bits"]["total"] for bitrate in (300, 600, 1200)]
+    totals = [encoded(demo_client, clip, bitrate)["written"]["total"] for bitrate in (300, 600, 1200)]
     assert totals == sorted(totals)
     assert totals[0] < totals[2] / 3
 
@@ -94,7 +107,44 @@ def test_a_fixed_rate_model_offers_one_rate(codec: DTMCodec, client, speech):
     assert model["fixed_rate"]
     assert model["bitrate"] == {"lowest": 700, "highest": 700, "default": 700}
     shown = encoded(client, uploaded(client, speech), 700)
-    assert (shown["bits"]["position"], round(shown["bps"]["total"])) == (0, 702), "one token more at the end"
+    rate = shown["nominal"]["total"] / shown["duration_s"]
+    assert (shown["nominal"]["position"], round(rate)) == (0, 702), "one token more at the end"
+    assert model["qualities"] == {}
+
+
+def test_the_default_is_that_of_the_command_line(demo_client: TestClient):
+    model = demo_client.get("/api/demo").json()
+    assert model["qualities"] == {"low": 450, "normal": 800, "high": 1080}
+    assert model["bitrate"]["default"] == model["qualities"][DEFAULT_QUALITY]
+
+
+def test_another_codec_is_heard_beside_ours(codec: DTMCodec, client, speech):
+    def half_as_loud(audio: np.ndarray, rate: int) -> Heard:
+        assert rate == 16_000
+        return Heard(audio / 2, 1234)
+
+    demo = Demo(codec, "tiny", others={"half": OtherCodec("Half <b>", half_as_loud)})
+    client = client(create_app(demo))
+    assert client.get("/api/demo").json()["others"] == {"half": "Half <b>"}
+    clip = uploaded(client, speech)
+    heard = client.post(f"/api/demo/clips/{clip['id']}/comparisons", json={"codec": "half"}).json()
+    assert heard["bps"] == pytest.approx(1234 * 16_000 / speech.size)
+    np.testing.assert_allclose(read_audio(base64.b64decode(heard["audio"]))[0], speech / 2, atol=1e-3)
+    refused = client.post(f"/api/demo/clips/{clip['id']}/comparisons", json={"codec": "whole"})
+    assert refused.status_code == 422
+    assert refused.json()["error"] == "codec 'whole'; allowed: half"
+
+
+@pytest.mark.parametrize("name", ["codec2:1300", "opus:6"])
+def test_installed_codecs_can_be_compared_with(name: str, speech):
+    others = other_codecs()
+    if name not in others:
+        pytest.skip(f"needs the program of {name}")
+    heard = others[name].round_trip(speech, 16_000)
+    assert heard.audio.size == speech.size
+    assert 1000 < heard.bits * 16_000 / speech.size < 9000
+    envelopes = [np.convolve(np.abs(audio), np.ones(800), "valid") for audio in (heard.audio, speech)]
+    assert np.corrcoef(envelopes)[0, 1] > 0.8, "it is the same speech, in time"
 
 
 def test_old_uploads_give_way_and_say_so(demo_client: TestClient):

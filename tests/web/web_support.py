@@ -13,7 +13,7 @@ import numpy as np
 import uvicorn
 
 from dtm_codec.speech.audio import Samples, write_audio
-from dtm_codec.web.connections import PatientProtocol
+from dtm_codec.web.connections import server_settings
 from dtm_codec.web.guard import Guard
 from dtm_codec.web.listening.definition import Definition
 from dtm_codec.web.listening.prepared import ListeningTest, prepare
@@ -51,7 +51,7 @@ def make_prepared(
 def served(app: Guard) -> Iterator[str]:
     """A real server on a free port, for as long as the block lasts."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_level="error"))
+        server = uvicorn.Server(server_settings(app, "error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -128,6 +128,17 @@ class TokenModel:
         return int.from_bytes(hashlib.sha256(content).digest()[:2], "big")
 
     @cached_property
+    def mean_bits(self) -> float:
+        """What a token takes on average, if tokens come as often as these statistics say."""
+        transitions = self.transitions / range_coder.TOTAL
+        share = np.full(len(transitions), 1 / len(transitions))
+        for _ in range(50):  # of each class, in the long run
+            share = share @ transitions
+        members = self.members / range_coder.TOTAL
+        in_class = np.bincount(self.class_of, -members * np.log2(members))
+        return float(share @ (-transitions * np.log2(transitions)).sum(1) + share @ in_class)
+
+    @cached_property
     def codes_of(self) -> list[npt.NDArray[np.int64]]:
         ends = np.cumsum(np.bincount(self.class_of, minlength=len(self.transitions)))
         return np.split(np.argsort(self.class_of, kind="stable"), ends[:-1])

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ..errors import DTMCodecError
 from ..files import atomic_path, printable, remove_leftovers
+from ..speech.raw import RawAudio, RawFormat
 from . import streams
 from .jobs import STREAM, FileError, Job, Plan, exists
 
@@ -34,9 +35,10 @@ class Task:
     """Is told how much of this job is done, 0 ... 1."""
     warnings: list[str] = field(default_factory=list)
 
-    def source(self) -> Path | BinaryIO:
-        """The input: a path, or a seekable file if it came through a pipe."""
-        return streams.open_source(self.job.source)
+    def source(self, raw: RawFormat | None = None) -> Path | BinaryIO | RawAudio:
+        """The input: a path, or a seekable file if it came through a pipe. raw: what it holds without a header"""
+        source = streams.open_source(self.job.source)
+        return source if raw is None or isinstance(source, Path) else RawAudio(source, raw)
 
     def content(self, most: int) -> bytes:
         """The content of an input that must be small."""

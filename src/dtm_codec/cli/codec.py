@@ -45,8 +45,13 @@ def encode(
     bitrate: options.Bitrate = None,
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
+    quality: options.QualityOption = None,
+    written: options.Written = None,
     selector: options.Selector = None,
     effort: options.Effort = 0,
+    rate: options.RawRate = None,
+    channels: options.RawChannels = None,
+    sample_format: options.RawForm = None,
     device: options.Device = "cpu",
     backend: options.Backend = None,
     raw: Annotated[
@@ -55,20 +60,22 @@ def encode(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Turn speech (WAV, FLAC, OGG, MP3, any rate and channels) into .dtm files."""
+    """Turn speech (WAV, FLAC, OGG, MP3, with ffmpeg also M4A, WebM, AMR, WMA) into .dtm files."""
     from ..speech.audio import LOST_SECONDS, READ_SUFFIXES, audio_info
 
-    rate = options.one_rate(bitrate, token_rate, tau)
+    nominal = options.one_rate(bitrate, token_rate, tau)
+    wanted = options.FileRate.of(nominal, quality, False if raw else written)  # raw files are what Eq. 5 counts
+    samples = jobs.only_standard_input(inputs, options.raw_format(rate, channels, sample_format))
     work = jobs.plan(inputs, output, jobs.Conversion(READ_SUFFIXES, (DTM,), beside=DTM))
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
         codec = options.load_codec(model, device, backend, in_torch=effort > 0)
-        warning = options.rate_warning(codec, rate)
+        warning, asked = options.rate_warning(codec, nominal), wanted.asked(codec, selector)
 
         def convert(task: batch.Task) -> batch.Outcome:
-            source = task.source()
+            source = task.source(samples)
             original = audio_info(source)
-            encoded = codec.encode_file(source, **rate, selector=selector, effort=effort, on_progress=task.on_progress)
+            encoded = codec.encode_file(source, **asked, selector=selector, effort=effort, on_progress=task.on_progress)
             file = encoded.to_file("raw" if raw else "compact", codec.token_model)
             task.write(file.data)
             facts = facts_of(file.info)
@@ -80,6 +87,8 @@ def encode(
             if encoded.duration_s < original.promised_s - LOST_SECONDS:
                 there, promised = f"{encoded.duration_s:.2f} s", f"{original.promised_s:.2f} s"
                 task.warnings.append(f"the file breaks off: {there} of {promised} are there")
+            if asked["written"] and bitrate and facts.tokens == facts.steps and facts.written_bps < 0.97 * bitrate:
+                task.warnings.append(f"all steps are kept; more than {facts.written_bps:.0f} bps cannot be spent on it")
             task.warnings.extend([warning] if warning else [])
             record = {
                 "bytes": len(file.data),

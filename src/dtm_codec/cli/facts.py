@@ -37,8 +37,8 @@ class FileFacts:
     @property
     def rate_line(self) -> str:
         """The gist on one line."""
-        nominal = f"{self.total_bps:.0f} bps ({self.content_bps:.0f} content + {self.position_bps:.0f} position)"
-        return f"{self.duration_s:.2f} s, {nominal}, {self.mode} {self.written_bps:.0f} bps"
+        nominal = f"{self.total_bps:.0f} nominal ({self.content_bps:.0f} content + {self.position_bps:.0f} position)"
+        return f"{self.duration_s:.2f} s, {self.written_bps:.0f} bps written ({self.mode}), {nominal}"
 
     @property
     def rows(self) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import DTMCodecError
 from ..files import files_under
+from ..speech.raw import RawFormat
 
 STREAM = "-"
 """Standard input, or standard output."""
@@ -121,6 +122,15 @@ def find(inputs: Sequence[str], suffixes: tuple[str, ...]) -> list[tuple[Path | 
     if sum(source is None for source, _ in found) > 1:
         raise typer.BadParameter("'-' (standard input) can be given once", param_hint="IN")
     return found
+
+
+def only_standard_input(inputs: Sequence[str], raw: RawFormat | None) -> RawFormat | None:
+    """Samples without a header come through standard input, or not at all."""
+    if raw is not None and list(inputs) != [STREAM]:
+        raise typer.BadParameter(
+            f"samples without a header in {', '.join(inputs)}; allowed: on standard input (-)", param_hint="--rate"
+        )
+    return raw
 
 
 def many(inputs: Sequence[str], found: int) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
 from .. import threads
-from ..config import BackendName, SelectorName
+from ..config import DEFAULT_QUALITY, BackendName, Quality, SelectorName
 from ..errors import ConfigError
 from ..specs import whole_number
+from ..speech.raw import RawFormat, SampleFormat
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -78,6 +80,18 @@ Tau: TypeAlias = Annotated[
         help="The selector's own knob; larger keeps fewer tokens. Without it: that of training.",
     ),
 ]
+QualityOption: TypeAlias = Annotated[
+    Quality | None,
+    typer.Option("--quality", "-q", help="A bitrate by name. Without any rate: normal. 'small': 450, 800, 1080 bps."),
+]
+Written: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--written/--nominal",
+        help="What a bitrate counts: the compact file without its header, or the paper's Eq. 5, before entropy coding.",
+        show_default="written",
+    ),
+]
 Selector: TypeAlias = Annotated[
     SelectorName | None, typer.Option(help="Choose kept steps by another rule than the model's own.")
 ]
@@ -89,6 +103,16 @@ Effort: TypeAlias = Annotated[
         help="Other codes to try for every token, to come nearer to the original. Each takes about nine times as long "
         "as encoding without.",
     ),
+]
+RawRate: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--rate", metavar="HZ", help="Standard input is samples of this rate without a header."),
+]
+RawChannels: TypeAlias = Annotated[
+    int | None, typer.Option("--channels", metavar="N", help="With --rate: interleaved channels.", show_default="1")
+]
+RawForm: TypeAlias = Annotated[
+    SampleFormat | None, typer.Option("--format", help="With --rate: what a sample is.", show_default="s16le")
 ]
 Device: TypeAlias = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
 MaxHours: TypeAlias = Annotated[
@@ -127,6 +151,45 @@ def one_rate(bitrate: float | None, token_rate: float | None, tau: float | None)
     if len(names) > 1:
         raise typer.BadParameter(f"{' and '.join(names)} exclude each other", param_hint=" / ".join(names))
     return Rate(bitrate=bitrate, token_rate=token_rate, tau=tau)
+
+
+@dataclass(frozen=True)
+class FileRate:
+    """What is asked of files, which have a rate as written too: `encode` and `show`."""
+
+    rate: Rate
+    quality: Quality | None
+    written: bool | None
+
+    @classmethod
+    def of(cls, rate: Rate, quality: Quality | None, written: bool | None) -> FileRate:
+        """Refuse what excludes each other before a model is loaded."""
+        given = [f"--{name.replace('_', '-')}" for name, value in rate.items() if value is not None]
+        if given and quality is not None:
+            names = ["--quality", *given]
+            raise typer.BadParameter(f"{' and '.join(names)} exclude each other", param_hint=" / ".join(names))
+        if written and given and rate["bitrate"] is None:
+            raise typer.BadParameter(f"--written with {given[0]}; allowed: with --bitrate or --quality")
+        return cls(rate, quality, written)
+
+    def asked(self, codec: DTMCodec, selector: str | None) -> dict[str, Any]:
+        """Arguments for `DTMCodec.encode`. A fixed rate is the model's own where nothing else is asked for."""
+        fixed = (selector or codec.config.selector.name) == "stride"
+        quality = self.quality
+        if all(value is None for value in self.rate.values()) and not fixed:
+            quality = quality or DEFAULT_QUALITY
+        counted = self.rate["bitrate"] is not None or quality is not None
+        written = bool(self.written) if fixed else counted and self.written is not False
+        return {**self.rate, "quality": quality, "written": written}
+
+
+def raw_format(rate: int | None, channels: int | None, form: SampleFormat | None) -> RawFormat | None:
+    """What standard input holds, if it has no header."""
+    if rate is None:
+        if channels is not None or form is not None:
+            raise typer.BadParameter("--channels and --format describe samples without a header; give their --rate too")
+        return None
+    return RawFormat(rate, 1 if channels is None else channels, form or "s16le")
 
 
 def load_codec(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import batch, jobs, options
+from .facts import facts_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,12 @@ def show(
     bitrate: options.Bitrate = None,
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
+    quality: options.QualityOption = None,
+    written: options.Written = None,
     selector: options.Selector = None,
+    rate: options.RawRate = None,
+    channels: options.RawChannels = None,
+    sample_format: options.RawForm = None,
     device: options.Device = "cpu",
     backend: options.Backend = None,
     start: Annotated[float, typer.Option(metavar="S", min=0, help="Begin at this second.")] = 0.0,
@@ -41,7 +47,9 @@ def show(
     """Draw spectrograms before and after, the kept steps, the local token rate and the path length."""
     from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
 
-    rate = options.one_rate(bitrate, token_rate, tau)
+    nominal = options.one_rate(bitrate, token_rate, tau)
+    wanted = options.FileRate.of(nominal, quality, written)
+    raw = jobs.only_standard_input([audio], options.raw_format(rate, channels, sample_format))
     if not math.isfinite(start) or math.isnan(seconds):
         raise typer.BadParameter(f"{start} and {seconds}; allowed: numbers", param_hint="--start / --seconds")
     work = jobs.plan([audio], output, jobs.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
@@ -50,21 +58,23 @@ def show(
         from ..plotting import Picture, render
 
         codec = options.load_codec(model, device, backend)
-        sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, rate)
+        sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, nominal)
+        asked = wanted.asked(codec, selector)
 
         def convert(task: batch.Task) -> batch.Outcome:
-            job, source = task.job, task.source()
+            job, source = task.job, task.source(raw)
             original = audio_info(source)
             shown = min(seconds, original.duration_s)
             offset, frames = int(start * original.sample_rate), max(1, round(shown * original.sample_rate))
             samples, _ = read_audio(source, sample_rate, offset=offset, frames=frames)
-            encoded = codec.encode(samples, sample_rate, **rate, selector=selector)
-            bits, duration = encoded.bits, encoded.duration_s
+            encoded = codec.encode(samples, sample_rate, **asked, selector=selector)
+            facts = facts_of(encoded.to_file("compact", codec.token_model).info)
             chosen = selector or codec.config.selector.name
-            path = _path(codec, samples, rate, encoded.codes.size)
+            path = _path(codec, samples, tau, encoded.codes.size)
+            parts = f"{facts.content_bps:.0f} content + {facts.position_bps:.0f} position"
             picture = Picture(
-                title=f"{Path(job.name).name} · {encoded.model_id} · {chosen} · {bits.total / duration:.0f} bps = "
-                f"{bits.content / duration:.0f} content + {bits.position / duration:.0f} position",
+                title=f"{Path(job.name).name} · {encoded.model_id} · {chosen} · {facts.written_bps:.0f} bps written, "
+                f"{facts.total_bps:.0f} nominal = {parts}",
                 original=samples,
                 reconstruction=codec.decode(encoded),
                 sample_rate=sample_rate,
@@ -76,9 +86,7 @@ def show(
             )
             task.write(render(picture, job.target.suffix[1:].lower() if job.target else "png"))
             task.warnings.extend([warning] if warning else [])
-            line = (
-                f"{duration:.2f} of {original.duration_s:.2f} s, {encoded.codes.size} of {encoded.mask.size} steps kept"
-            )
+            line = f"{facts.duration_s:.2f} of {original.duration_s:.2f} s, {facts.tokens} of {facts.steps} steps kept"
             return batch.Outcome(line, {})
 
         return convert
@@ -96,8 +104,9 @@ class _Path:
     """Path length per kept step; None for a model that is not PLE's."""
 
 
-def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], rate: options.Rate, tokens: int) -> _Path:
-    """The path as the model's own PLE sees it, or as PLE would see its z1; tau is the one that gave `tokens`."""
+def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], tau: float | None, tokens: int) -> _Path:
+    """The path as the model's own PLE sees it, or as PLE would see its z1; without `tau`, by the one that gives
+    `tokens`."""
     import numpy as np
 
     from ..rate.calibration import calibrate
@@ -107,8 +116,6 @@ def _path(codec: DTMCodec, samples: npt.NDArray[np.float32], rate: options.Rate,
         steps = PLE().statistics(codec.stage1(samples, codec.config.sample_rate))
         return _Path(np.cumsum(steps[:, 0], dtype=np.float64), None)
     steps = codec.selector_statistics(samples, codec.config.sample_rate)
-    asked = any(value is not None for value in rate.values())
-    tau = rate["tau"] if asked else codec.backend.tau
-    if tau is None or tau != tau:  # met by calibration: find the same one again
+    if tau is None:  # a rate was met by calibration: find the same one again
         tau = calibrate(codec.backend.selector, [steps], tokens).tau
     return _Path(np.cumsum(steps[:, 0], dtype=np.float64), tau)

@@ -32,21 +32,20 @@ def encode(
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     packet_ms: Annotated[int, typer.Option(metavar="MS", help="Length of a packet: 40, 80 or 160 ms.")] = 80,
-    raw_rate: Annotated[
-        int | None,
-        typer.Option(metavar="HZ", help="Standard input is mono 16-bit samples at this rate, not WAV."),
-    ] = None,
+    rate: options.RawRate = None,
+    channels: options.RawChannels = None,
+    sample_format: options.RawForm = None,
     device: options.Device = "cpu",
 ) -> None:
     """Speech on standard input to packets on standard output."""
     from ..live.packets import write_record
     from ..speech.pipes import open_pipe
 
-    rate = options.one_rate(bitrate, token_rate, tau)
+    asked, raw = options.one_rate(bitrate, token_rate, tau), options.raw_format(rate, channels, sample_format)
     codec = options.load_codec(model, device, in_torch=True)
     with _patient_reader():
-        audio = open_pipe(sys.stdin.buffer, raw_rate)
-        encoder = codec.stream_encoder(**rate, packet_ms=packet_ms, sample_rate=audio.sample_rate)
+        audio = open_pipe(sys.stdin.buffer, raw)
+        encoder = codec.stream_encoder(**asked, packet_ms=packet_ms, sample_rate=audio.sample_rate)
         out = sys.stdout.buffer
         write_record(out, encoder.start)
         out.flush()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..config import BackendName
     from ..preferences import PairResult
     from ..ratings import RatingResults
-    from ..web.demo import Demo
+    from ..web.demo import Demo, OtherCodec
     from ..web.guard import Guard
     from ..web.listening.prepared import RoundTrip
 
@@ -32,6 +32,9 @@ Runtime = Annotated[
 ]
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared test, made by 'dtm-codec listening new'.")]
+
+_OTHERS = {"codec2:700C": "c2enc", "codec2:1300": "c2enc", "opus:6": "opusenc"}
+"""Codecs of like rates, and the program that each needs."""
 
 
 def serve(
@@ -114,7 +117,7 @@ def _run(app: Guard, host: str, port: int, addresses: Callable[[str], Iterable[s
     import socket
 
     uvicorn = import_optional("uvicorn", "web")
-    from ..web.connections import PatientProtocol
+    from ..web.connections import server_settings
 
     with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
         url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
@@ -122,8 +125,7 @@ def _run(app: Guard, host: str, port: int, addresses: Callable[[str], Iterable[s
             typer.echo(line)
         if not local:
             typer.echo("This address can be reached from other machines.", err=True)
-        settings = uvicorn.Config(app, http=PatientProtocol, log_level="warning", server_header=False)
-        uvicorn.Server(settings).run(sockets=[bound])
+        uvicorn.Server(server_settings(app)).run(sockets=[bound])
 
 
 def page(
@@ -143,10 +145,38 @@ def page(
 
 
 def _demo(model: str | None, device: str, backend: BackendName | None, max_seconds: float) -> Demo:
-    from ..hub import DEFAULT_MODEL
+    import math
+
+    from .. import hub
+    from ..live.latency import latency_of
     from ..web.demo import Demo
 
-    return Demo(options.load_codec(model, device, backend), model or DEFAULT_MODEL, max_seconds)
+    name = model or hub.DEFAULT_MODEL
+    loaded = hub.load(name)
+    live = math.isfinite(latency_of(loaded.config).total)  # streams need torch
+    codec = options.load_codec(loaded, device, backend, in_torch=live)
+    return Demo(codec, name, max_seconds, other_codecs())
+
+
+def other_codecs() -> dict[str, OtherCodec]:
+    """Codecs to compare with on the demo page, as far as their programs are installed."""
+    import shutil
+
+    from ..evaluation.systems import build
+    from ..evaluation.systems.base import System
+    from ..metrics.base import SAMPLE_RATE
+    from ..speech.audio import Samples, resample
+    from ..web.demo import Heard, OtherCodec
+
+    def round_trip(system: System, audio: Samples, sample_rate: int) -> Heard:
+        coded = system.encode(resample(audio, sample_rate, SAMPLE_RATE))
+        decoded = resample(system.decode(coded), SAMPLE_RATE, sample_rate)
+        assert coded.bits is not None  # these count what they send
+        return Heard(decoded[: audio.size], coded.bits.total)
+
+    names = [name for name, program in _OTHERS.items() if shutil.which(program)]
+    systems = {name: build(name, "cpu") for name in names}
+    return {name: OtherCodec(system.title, partial(round_trip, system)) for name, system in systems.items()}
 
 
 @listening.command("new")

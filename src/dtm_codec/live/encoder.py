@@ -63,6 +63,14 @@ class StreamEncoder:
         """What a receiver must have before the packets; `DTMCodec.stream_decoder` takes it."""
         return self.format.start
 
+    def ask(self, request: RateRequest) -> None:
+        """Another bitrate or token rate from the next step on."""
+        if not isinstance(self._keep, CausalPLE):
+            raise RateError("another rate in a stream of fixed rate; allowed: a new stream")
+        if request.bitrate is None and request.token_rate is None:
+            raise RateError("another rate of a stream that is none; allowed: a bitrate or a token rate")
+        self._keep.steer(Budget.of(request, self.format.layout, self._config.selector.s_max))
+
     def push(self, samples: npt.NDArray[Any] | Tensor) -> list[bytes]:
         """Take in any number of samples; returns the packets that are ready."""
         if self._ended:

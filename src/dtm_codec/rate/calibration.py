@@ -51,14 +51,23 @@ def calibrate(selector: Selector, statistics: Sequence[npt.NDArray[Any]], target
 
 
 def tokens_for_bitrate(
-    bitrate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
+    bitrate: float,
+    num_samples: int | Sequence[int],
+    layout: Layout,
+    s_max: int | None = None,
+    *,
+    strict: bool = True,
 ) -> int:
-    """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths."""
-    reach = _reach(num_samples, layout, s_max)
+    """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths.
+
+    strict: refuse what cannot be reached; otherwise the nearest that can be.
+    """
+    reach = reach_of(num_samples, layout, s_max)
     low, high = (layout.bits(tokens, reach.steps).total / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
         (bitrate * reach.seconds - layout.bits(0, reach.steps).total) / layout.token_bits,
         f"bitrate = {bitrate:g} bps; allowed: {low:.0f} ... {high:.0f} bps on this audio",
+        strict,
     )
 
 
@@ -66,7 +75,7 @@ def tokens_for_token_rate(
     token_rate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
 ) -> int:
     """Tokens that make `token_rate` a second on audio of these lengths."""
-    reach = _reach(num_samples, layout, s_max)
+    reach = reach_of(num_samples, layout, s_max)
     low, high = (tokens / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
         token_rate * reach.seconds,
@@ -75,7 +84,7 @@ def tokens_for_token_rate(
 
 
 @dataclass(frozen=True)
-class _Reach:
+class Reach:
     """What a codec can spend on given audio."""
 
     seconds: float
@@ -85,19 +94,19 @@ class _Reach:
     slack: float
     """Tokens that a request may lie beyond: the last step of an utterance is paid in full, however little it holds."""
 
-    def nearest(self, tokens: float, refusal: str) -> int:
+    def nearest(self, tokens: float, refusal: str, strict: bool = True) -> int:
         """A whole number of tokens that can be reached."""
-        if not self.fewest - self.slack <= tokens <= self.most + self.slack:
+        if strict and not self.fewest - self.slack <= tokens <= self.most + self.slack:
             raise RateError(refusal)
         return min(max(round(tokens), self.fewest), self.most)
 
 
-def _reach(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) -> _Reach:
+def reach_of(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) -> Reach:
     """A fixed rate has no choice; at a variable one every utterance has a token for its first step."""
     lengths = [num_samples] if isinstance(num_samples, int) else num_samples
     steps = [layout.steps(samples) for samples in lengths]
     fewest = sum(-(-count // (layout.stride or s_max or count)) for count in steps)
-    return _Reach(
+    return Reach(
         seconds=sum(lengths) / layout.sample_rate,
         steps=sum(steps),
         fewest=fewest,

@@ -1,4 +1,8 @@
-"""What a caller asks of a codec's rate: total bits a second, tokens a second, or the selector's own tau."""
+"""What a caller asks of a codec's rate: total bits a second, tokens a second, a quality, or the selector's own tau.
+
+A bitrate counts what Eq. 5 counts, or what a compact file holds beside its header (`written`). Range coding makes files
+smaller, so the same bitrate buys more tokens when it is counted as written.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import math
 import operator
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import get_args
 
+from ..config import Quality
 from ..errors import ConfigError, RateError
 from ..layout import Layout
 from .calibration import tokens_for_bitrate, tokens_for_token_rate
@@ -14,32 +20,63 @@ from .calibration import tokens_for_bitrate, tokens_for_token_rate
 TOLERANCE = 0.02
 """A fixed-rate codec has few rates; a request must be this close to one of them."""
 
+_QUALITIES: dict[str, float] = {"low": 0.5, "normal": 1.0, "high": 1.4}
+"""Bits a second of each quality, as Eq. 5 at so many times the model's keep ratio: 450, 800 and 1080 bps for 100 steps
+a second of which half are kept, 14 bits each. A file that is written at these rates has some more by Eq. 5, still in
+the range in which the bundled model was trained."""
+
+
+def quality_bitrate(quality: Quality, layout: Layout, keep_ratio: float) -> float:
+    """Total bits a second of a quality, in whole tens."""
+    kept = min(1.0, _QUALITIES[quality] * keep_ratio)
+    return 10.0 * round(layout.bitrate(kept * layout.frame_rate) / 10)
+
 
 @dataclass(frozen=True)
 class RateRequest:
-    """At most one of the three."""
+    """At most one of the first four."""
 
     bitrate: float | None = None
     token_rate: float | None = None
     tau: float | None = None
+    quality: Quality | None = None
+    written: bool = False
+    """The bitrate is that of a compact file without its header, not that of Eq. 5."""
+    strict: bool = True
+    """Refuse a bitrate that the audio at hand cannot have. Otherwise the nearest that it can have will do."""
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        asked = {"bitrate": self.bitrate, "token_rate": self.token_rate, "tau": self.tau, "quality": self.quality}
+        given = {name: value for name, value in asked.items() if value is not None}
         if len(given) > 1:
-            raise RateError(f"{' and '.join(given)} were given; allowed: one of bitrate, token_rate, tau")
+            raise RateError(f"{' and '.join(given)} were given; allowed: one of {', '.join(asked)}")
         for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+            if name == "quality":
+                if value not in get_args(Quality):
+                    raise RateError(f"quality = {value!r}; allowed: {', '.join(get_args(Quality))}")
+            elif isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise RateError(f"{name} = {value!r}; allowed: a number > 0")
+        if not isinstance(self.written, bool):
+            raise RateError(f"written = {self.written!r}; allowed: True, False")
+        if self.written and self.bitrate is None and self.quality is None:
+            raise RateError(f"written with {next(iter(given), 'no rate')}; allowed: with bitrate or quality")
 
     @property
     def is_open(self) -> bool:
         """Nothing was asked: the model's own rate will do."""
-        return self.bitrate is None and self.token_rate is None and self.tau is None
+        return self.bitrate is None and self.token_rate is None and self.tau is None and self.quality is None
+
+    def settled(self, layout: Layout, keep_ratio: float) -> RateRequest:
+        """A quality becomes the bitrate that it stands for. It has no wish that could not be met."""
+        if self.quality is None:
+            return self
+        bitrate = quality_bitrate(self.quality, layout, keep_ratio)
+        return replace(self, quality=None, bitrate=bitrate, strict=False)
 
     def tokens(self, num_samples: int, layout: Layout, s_max: int | None) -> int:
         """Tokens that meet a bitrate or token rate on one utterance at a variable rate."""
         if self.bitrate is not None:
-            return tokens_for_bitrate(self.bitrate, num_samples, layout, s_max)
+            return tokens_for_bitrate(self.bitrate, num_samples, layout, s_max, strict=self.strict)
         assert self.token_rate is not None
         return tokens_for_token_rate(self.token_rate, num_samples, layout, s_max)
 
@@ -47,6 +84,9 @@ class RateRequest:
         """Steps per token that meet the request at a fixed rate; `only` is the one stride that a network can do."""
         if self.is_open:
             return default
+        if self.quality is not None or self.written:
+            asked_for = f"quality = {self.quality!r}" if self.quality else f"{self.bitrate:g} bps as written"
+            raise RateError(f"{asked_for} at a fixed rate; allowed: a nominal bitrate, a token rate or nothing")
         if self.tau is not None:
             if only is not None and int(self.tau) != only:
                 raise RateError(f"tau = {self.tau:g} with conv resampling; allowed: {only}, the stride of the network")

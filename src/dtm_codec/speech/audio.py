@@ -21,17 +21,19 @@ import soxr
 
 from ..errors import AudioError
 from ..files import atomic_path
+from . import ffmpeg
+from .raw import MAX_CHANNELS, RawAudio
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 """(T,) mono, nominally in -1 ... 1."""
 
-Source: TypeAlias = str | PathLike[str] | bytes | BinaryIO
-"""A path, the bytes of an audio file, or a seekable binary file."""
+Source: TypeAlias = str | PathLike[str] | bytes | BinaryIO | RawAudio
+"""A path, the bytes of an audio file, a seekable binary file, or one of samples without a header."""
 
-READ_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
-"""What a folder is searched for; a file named outright may have any name that libsndfile can read."""
+READ_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64", *ffmpeg.SUFFIXES)
+"""What a folder is searched for; a file named outright may have any name. ffmpeg reads what libsndfile does not."""
 
-AUDIO_SUFFIXES = (*READ_SUFFIXES, ".oga", ".sph", ".m4a", ".aac", ".wma", ".amr", ".webm")
+AUDIO_SUFFIXES = (*READ_SUFFIXES, ".oga", ".sph")
 """What counts as audio: also what we may not be able to read, where it must be listed as a failure."""
 
 WRITE_FORMATS = {".wav": "WAV", ".flac": "FLAC"}
@@ -44,9 +46,6 @@ LOST_SECONDS = 0.1
 
 MAX_LEVEL = 100.0
 """Floating point recordings may pass full scale, but not by 40 dB; PCM numbers without their scale do."""
-
-MAX_CHANNELS = 32
-"""In an array of two axes, the one up to this length holds the channels."""
 
 _BLOCK = 1 << 19
 """Source samples decoded at a time, over all channels: an hour of stereo music is never in memory as such."""
@@ -73,7 +72,7 @@ class AudioInfo:
 
 
 def audio_info(source: Source) -> AudioInfo:
-    """Rate, length and channels of an audio file, without decoding it."""
+    """Rate, length and channels of an audio file, without decoding it if libsndfile knows its format."""
     with _opened(source) as file:
         return AudioInfo(file.samplerate, file.frames, file.channels, _promised(file))
 
@@ -194,7 +193,7 @@ def as_mono(audio: Any) -> Samples:
     array = _scaled(array)
     if not array.size:
         raise AudioError("audio is empty; allowed: 1 sample or more")
-    if array.ndim == 2 and min(array.shape) <= MAX_CHANNELS:
+    if array.ndim == 2 and min(array.shape) <= MAX_CHANNELS:  # the axis up to this length holds the channels
         array = array.mean(axis=0 if array.shape[0] <= min(array.shape[1], MAX_CHANNELS) else 1, dtype=np.float32)
     if array.ndim != 1:
         raise AudioError(f"audio of shape {array.shape}; allowed: (T,), (channels, T) or (T, channels)")
@@ -284,7 +283,7 @@ def _check_samples(samples: Samples, name: str, first: int = 0, most: float = ma
 
 
 def _name(source: Source) -> str:
-    if isinstance(source, bytes):
+    if isinstance(source, bytes | RawAudio):
         return "audio data"
     return os.fspath(source) if isinstance(source, str | PathLike) else str(getattr(source, "name", "audio data"))
 
@@ -295,16 +294,33 @@ def _opened(source: Source) -> Iterator[soundfile.SoundFile]:
     name = _name(source)
     if isinstance(source, str | PathLike) and not Path(source).is_file():
         raise AudioError(f"cannot read {name}: {'it is a folder' if Path(source).is_dir() else 'no such file'}")
-    opened: Any = io.BytesIO(source) if isinstance(source, bytes) else source
-    if not isinstance(source, str | PathLike):
-        opened.seek(0)
-    if isinstance(source, str | PathLike) and os.name != "nt":
-        opened = os.fsencode(source)  # names need not be UTF-8
     try:
-        with soundfile.SoundFile(opened) as file:
+        with _sound_file(source, name) as file:
             if not file.frames:
                 raise AudioError(f"{name} has no samples")
             yield file
     except (soundfile.SoundFileError, OSError, TypeError) as error:
         reason = getattr(error, "error_string", None) or str(error) or "it is damaged or breaks off"
         raise AudioError(f"cannot read {name} as WAV, FLAC, OGG or MP3: {reason.rstrip('.')}") from error
+
+
+def _sound_file(source: Source, name: str) -> soundfile.SoundFile:
+    if isinstance(source, RawAudio):
+        raw = source.format
+        source.file.seek(0)
+        shape = {"samplerate": check_sample_rate(raw.sample_rate), "channels": raw.channels}
+        return soundfile.SoundFile(source.file, **shape, format="RAW", subtype=raw.subtype, endian="LITTLE")
+    opened: Any = io.BytesIO(source) if isinstance(source, bytes) else source
+    if isinstance(opened, str | PathLike):
+        with Path(opened).open("rb") as file:
+            head = file.read(ffmpeg.HEAD_BYTES)
+    else:
+        opened.seek(0)
+        head = opened.read(ffmpeg.HEAD_BYTES)
+        opened.seek(0)
+    form = ffmpeg.format_of(head)
+    if form is not None:
+        return soundfile.SoundFile(ffmpeg.decoded(opened, form, name))
+    if isinstance(opened, str | PathLike) and os.name != "nt":
+        opened = os.fsencode(opened)  # names need not be UTF-8
+    return soundfile.SoundFile(opened)

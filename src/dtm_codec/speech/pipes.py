@@ -14,7 +14,8 @@ from typing import BinaryIO
 import numpy as np
 
 from ..errors import AudioError
-from .audio import MAX_CHANNELS, Samples, as_mono, check_sample_rate
+from .audio import Samples, as_mono, check_sample_rate
+from .raw import MAX_CHANNELS, RawFormat
 
 BLOCK_BYTES = 1 << 16
 """Most that is taken from a pipe at a time; less if less has come."""
@@ -53,13 +54,15 @@ def read_some(stream: BinaryIO) -> bytes:
     return data
 
 
-def open_pipe(stream: BinaryIO, raw_rate: int | None) -> PipeAudio:
-    """WAV by its header, or mono 16-bit samples of `raw_rate`."""
-    if raw_rate is not None:
-        return PipeAudio(stream, check_sample_rate(raw_rate), 1, "<i2")
+def open_pipe(stream: BinaryIO, raw: RawFormat | None) -> PipeAudio:
+    """WAV by its header, or samples without one."""
+    if raw is not None:
+        return PipeAudio(stream, check_sample_rate(raw.sample_rate), raw.channels, raw.dtype)
     head = stream.read(12)
     if head[:4] != b"RIFF" or head[8:] != b"WAVE":
-        raise AudioError(f"standard input starts with {head[:4]!r}, not with b'RIFF': for raw samples, give their rate")
+        raise AudioError(
+            f"standard input starts with {head[:4]!r}, not with b'RIFF'; allowed: WAV, or samples whose --rate is given"
+        )
     form: tuple[int, int, int, int] | None = None
     while True:
         name, size = struct.unpack("<4sI", _exactly(stream, 8))

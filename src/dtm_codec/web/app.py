@@ -19,6 +19,7 @@ from ..errors import DTMCodecError
 from .demo import CLIPS_PATH, Demo, demo_routes
 from .guard import LOOPBACK_NAMES, Guard
 from .listening.routes import RunningTest, listening_routes
+from .live import live_routes
 
 log = logging.getLogger("dtm_codec.web")
 
@@ -38,6 +39,7 @@ def create_app(
     app = FastAPI(title="DTM-Codec", docs_url=None, redoc_url=None, openapi_url=None)
     if demo is not None:
         app.include_router(demo_routes(demo))
+        app.include_router(live_routes(demo.live))
     if listening is not None:
         if not admin_token:
             raise ValueError("a listening test needs an admin token")

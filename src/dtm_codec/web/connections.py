@@ -1,13 +1,25 @@
-"""Connections on which nothing comes are closed. uvicorn waits for the first request of a connection without end."""
+"""How uvicorn serves the pages. Connections on which nothing comes are closed: it would wait for the first request of a
+connection without end."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import h11
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 10.0
 """The head of a request must be there so long after the connection, or after its first byte."""
+
+MAX_SOCKET_MESSAGE = 1 << 17
+"""Bytes; what a page may do with a smaller one is the page's business."""
+
+
+def server_settings(app: Any, log_level: str = "warning") -> Config:
+    """For the command line and for tests alike."""
+    return Config(app, http=PatientProtocol, ws_max_size=MAX_SOCKET_MESSAGE, log_level=log_level, server_header=False)
 
 
 class PatientProtocol(H11Protocol):
@@ -15,6 +27,7 @@ class PatientProtocol(H11Protocol):
     (guard.py), and what comes after an answer uvicorn limits itself."""
 
     _waiting: asyncio.TimerHandle | None = None
+    _handed_over = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -23,10 +36,18 @@ class PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         requests = self.cycle
         super().data_received(data)
+        if self._handed_over:
+            return
         if self.cycle is not requests:  # its head is complete
             self._stop_waiting()
         elif self._waiting is None and (self.cycle is None or self.cycle.response_complete):
             self._wait()  # it is the beginning of another request
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """From here on it is another protocol's connection."""
+        self._stop_waiting()
+        self._handed_over = True
+        super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()

@@ -8,8 +8,10 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
@@ -21,8 +23,9 @@ from starlette.requests import ClientDisconnect
 from ..errors import AudioError
 from ..plotting import local_token_rate
 from ..speech.audio import Samples, audio_bytes, audio_info, read_audio, sample_path
+from .live import LiveRoom
 from .pictures import Spectrogram, spectrogram
-from .rates import rate_range
+from .rates import qualities, rate_range
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
@@ -43,11 +46,37 @@ class Clip:
     picture: Spectrogram
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What another codec made of a recording."""
+
+    audio: Samples
+    bits: int
+
+
+@dataclass(frozen=True)
+class OtherCodec:
+    """A codec to compare with."""
+
+    title: str
+    round_trip: Callable[[Samples, int], Heard]
+    """(T,) and their rate -> as many samples at that rate"""
+
+
 class Demo:
     """The model behind the page. One encoding runs at a time: torch uses every core for it."""
 
-    def __init__(self, codec: DTMCodec, model: str, max_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        codec: DTMCodec,
+        model: str,
+        max_seconds: float = 30.0,
+        others: Mapping[str, OtherCodec] = MappingProxyType({}),
+    ) -> None:
+        """others: codecs to compare with, by name."""
         self.codec = codec
+        self.others = others
+        self.live = LiveRoom(codec)
         self.model = model
         self.max_seconds = max_seconds
         self.max_bytes = round(max_seconds * 48_000 * 2 * 4) + 65_536  # 48 kHz stereo in float32, and headers
@@ -67,7 +96,12 @@ class Demo:
             "token_bits": config.quantizer.token_bits,
             "selector": config.selector.name,
             "fixed_rate": config.is_fixed_rate,
-            "bitrate": vars(rate_range(config)),
+            "bitrate": vars(rate_range(config, written=True)),
+            "counts": "nominal" if config.is_fixed_rate else "written",
+            "qualities": qualities(config),
+            "trained": self.codec.trained_bitrates,
+            "others": {name: other.title for name, other in self.others.items()},
+            "live": self.live.describe(),
             "max_seconds": self.max_seconds,
             "max_bytes": self.max_bytes,
         }
@@ -110,19 +144,22 @@ class Demo:
         """Encode, write, decode, and count what it cost."""
         started = time.perf_counter()
         sample_rate = self.codec.config.sample_rate
-        asked = None if self.codec.config.is_fixed_rate else bitrate
-        encoded = self.codec.encode(clip.audio, sample_rate, bitrate=asked)
-        file = self.codec.to_bytes(encoded)
+        if self.codec.config.is_fixed_rate:
+            encoded = self.codec.encode(clip.audio, sample_rate)
+        else:
+            encoded = self.codec.encode(clip.audio, sample_rate, bitrate=bitrate, written=True)
+        file, info = encoded.to_file("compact", self.codec.token_model)
         decoded = self.codec.decode(encoded)
         bits, seconds = encoded.bits, encoded.duration_s
         return {
-            "bits": {"content": bits.content, "position": bits.position, "total": bits.total, "written": 8 * len(file)},
-            "bps": {
-                "content": bits.content / seconds,
-                "position": bits.position / seconds,
-                "total": bits.total / seconds,
-                "written": 8 * len(file) / seconds,
+            "nominal": {"content": bits.content, "position": bits.position, "total": bits.total},
+            "written": {
+                "content": info.token_bits_written,
+                "position": info.mask_bits,
+                "total": info.token_bits_written + info.mask_bits,
             },
+            "duration_s": seconds,
+            "file_bytes": len(file),
             "tokens": encoded.codes.size,
             "steps": encoded.mask.size,
             "token_rate": encoded.codes.size / seconds,
@@ -135,18 +172,34 @@ class Demo:
             "seconds": time.perf_counter() - started,
         }
 
+    def compare(self, clip: Clip, other: OtherCodec) -> dict[str, Any]:
+        sample_rate = self.codec.config.sample_rate
+        heard = other.round_trip(clip.audio, sample_rate)
+        return {
+            "title": other.title,
+            "bps": heard.bits * sample_rate / clip.audio.size,
+            "spectrogram": _spectrogram_json(spectrogram(heard.audio, sample_rate, clip.picture.peak_db)),
+            "audio": _base64(audio_bytes(heard.audio, sample_rate)),
+        }
+
     async def upload(self, request: Request) -> dict[str, Any]:
         """Receive a recording, then decode it when it is its turn: who sends slowly keeps nobody waiting."""
         data = await request.body()
         async with _turn(self._reading):
             return await anyio.to_thread.run_sync(self.add_clip, data)
 
-    async def answer(self, request: Request, clip: Clip, bitrate: float) -> dict[str, Any]:
-        """Encode on a thread when it is this request's turn, unless the browser has gone."""
+    async def answer(self, request: Request, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Compute on a thread when it is this request's turn, unless the browser has gone."""
         async with _turn(self._encoding):
             if await request.is_disconnected():
                 raise ClientDisconnect
-            return await anyio.to_thread.run_sync(self.encode, clip, bitrate)
+            return await anyio.to_thread.run_sync(work)
+
+    def held_clip(self, name: str) -> Clip:
+        clip = self.clip(name)
+        if clip is None:
+            raise HTTPException(404, "this recording is no longer held; load it again")
+        return clip
 
 
 @contextlib.asynccontextmanager
@@ -173,6 +226,12 @@ class EncodeRequest(BaseModel):
     bitrate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
+class CompareRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    codec: str
+
+
 def demo_routes(demo: Demo) -> APIRouter:
     router = APIRouter()
 
@@ -190,9 +249,13 @@ def demo_routes(demo: Demo) -> APIRouter:
 
     @router.post("/api/demo/clips/{name}/encodings")
     async def encode(name: str, wanted: EncodeRequest, request: Request) -> Any:
-        clip = demo.clip(name)
-        if clip is None:
-            raise HTTPException(404, "this recording is no longer held; load it again")
-        return await demo.answer(request, clip, wanted.bitrate)
+        return await demo.answer(request, partial(demo.encode, demo.held_clip(name), wanted.bitrate))
+
+    @router.post("/api/demo/clips/{name}/comparisons")
+    async def compare(name: str, wanted: CompareRequest, request: Request) -> Any:
+        if wanted.codec not in demo.others:
+            allowed = ", ".join(demo.others) or "none: neither Opus nor Codec2 is installed"
+            raise HTTPException(422, f"codec {wanted.codec[:40]!r}; allowed: {allowed}")
+        return await demo.answer(request, partial(demo.compare, demo.held_clip(name), demo.others[wanted.codec]))
 
     return router

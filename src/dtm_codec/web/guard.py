@@ -64,10 +64,16 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the request, then pass it on with a counted body and guarded answer."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            if self._refusal(headers, DEFAULT_BODY_LIMIT) is None:
+                await self.app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008})
+            return
         limit = self.body_limits.get(scope["path"], DEFAULT_BODY_LIMIT)
         refusal = self._refusal(headers, limit)
         guarded = _with_headers(send, self.answer_headers)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
-from ..config import CodecConfig
+from ..config import DEFAULT_QUALITY, CodecConfig, Quality
 from ..layout import Layout
+from ..rate.request import quality_bitrate
 
 LOWEST_KEEP_RATIO = 0.1
 """The slider starts where every tenth step is kept, and ends where all are."""
+
+MOST_WRITTEN = 0.8
+"""Of the nominal rate of all steps. Few files take more as written."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +25,29 @@ class RateRange:
     default: int
 
 
-def rate_range(config: CodecConfig) -> RateRange:
-    """Eq. 5 at the lowest, the full and the trained keep ratio; a fixed rate offers one value."""
-    stride = config.stride if config.is_fixed_rate else None
-    layout = Layout(config.sample_rate, config.hop_length, config.quantizer.token_bits, stride)
-    if stride is not None:
-        only = round(layout.bitrate(config.frame_rate / stride))
+def rate_range(config: CodecConfig, *, written: bool = False) -> RateRange:
+    """Eq. 5 at the lowest and the full keep ratio, and the default of files; a fixed rate offers one value.
+
+    written: as far as bits as written reach
+    """
+    layout = _layout(config)
+    if layout.stride is not None:
+        only = round(layout.bitrate(config.frame_rate / layout.stride))
         return RateRange(only, only, only)
-    ratios = (LOWEST_KEEP_RATIO, 1.0, config.keep_ratio)
-    return RateRange(*(round(layout.bitrate(ratio * config.frame_rate) / 10) * 10 for ratio in ratios))
+    lowest, highest = (layout.bitrate(ratio * config.frame_rate) for ratio in (LOWEST_KEEP_RATIO, 1.0))
+    if written:
+        highest *= MOST_WRITTEN
+    return RateRange(10 * round(lowest / 10), 10 * round(highest / 10), qualities(config)[DEFAULT_QUALITY])
+
+
+def qualities(config: CodecConfig) -> dict[Quality, int]:
+    """Bits a second by name; none at a fixed rate."""
+    if config.is_fixed_rate:
+        return {}
+    layout = _layout(config)
+    return {name: round(quality_bitrate(name, layout, config.keep_ratio)) for name in get_args(Quality)}
+
+
+def _layout(config: CodecConfig) -> Layout:
+    stride = config.stride if config.is_fixed_rate else None
+    return Layout(config.sample_rate, config.hop_length, config.quantizer.token_bits, stride)

@@ -42,7 +42,7 @@ POLICY = (
 )
 """The browser itself refuses to send anything elsewhere."""
 
-_SHARED = ("demo.js", "common.js", "figures.js", "wav.js", "style.css", "favicon.svg")
+_SHARED = ("demo.js", "common.js", "figures.js", "wav.js", "style.css", "demo.css", "favicon.svg")
 """Of the demo that a server computes for."""
 
 Files = dict[str, bytes]
@@ -66,6 +66,8 @@ def page_files(model: str, runtime: Path | None = None) -> Files:
         "frame_rate": loaded.config.frame_rate,
         "fixed_rate": False,
         "bitrate": vars(rate_range(loaded.config)),
+        "counts": "nominal",
+        "trained": loaded.bitrates,
         "max_seconds": MAX_SECONDS,
         "block": BLOCK,
         "piece": PIECE,

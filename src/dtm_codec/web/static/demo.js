@@ -4,25 +4,28 @@
 // worker in the same browser. `createEngine(player, onProgress)` gives
 //   hint, another, privacy     what the page says, and `promise` in its header, if there is one
 //   accept                     kinds of files that can be opened
-//   describe()                 the model: model_id, parameters, sample_rate, frame_rate, fixed_rate, bitrate, max_seconds
+//   describe()                 the model: model_id, parameters, sample_rate, frame_rate, fixed_rate, bitrate, max_seconds;
+//                              counts: whether a bitrate is "written" or "nominal" bits; and where there are such
+//                              qualities {name: bitrate}, trained [lowest, highest], others {name: title}
 //   sample(), load(bytes)      a clip: seconds, buffer, image, note if something is to be said of it, and `encoding` if
 //                              it was a .dtm file
-//   encode(clip, bitrate)      bits, bps, tokens, steps, token_rate, keep_ratio, positions, local_rate, seconds, buffer,
-//                              image, and the files: dtm, wav
+//   encode(clip, bitrate)      nominal and written bits {content, position, total}, duration_s, tokens, steps, token_rate,
+//                              keep_ratio, positions, local_rate, seconds, buffer, image, and the files: dtm, wav
+//   compare(clip, name)        of another codec, where there are others: title, bps, buffer, image
 
-import { byId, download, isShortcut, show } from "./common.js";
+import { byId, download, element, isShortcut, show } from "./common.js";
 import { createEngine } from "./engine.js";
 import { View, drawRate, drawSpectrogram } from "./figures.js";
 import { Player } from "./player.js";
 
-const [ORIGINAL, DECODED] = [0, 1];
+const [ORIGINAL, DECODED, OTHER] = [0, 1, 2];
 const DEBOUNCE = 120; // ms after the slider's last move
 const PLAY = "M5 3.5v13l11-6.5z";
 const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z";
 
 const player = new Player();
 const engine = createEngine(player, showProgress);
-const state = { model: null, clip: null, encoding: null, view: new View(1), loading: 0 };
+const state = { model: null, clip: null, encoding: null, other: null, view: new View(1), loading: 0 };
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fail = (error) => show(byId("message"), error.message, true);
 
@@ -38,22 +41,43 @@ async function loadModel() {
   slider.value = model.bitrate.default;
   byId("bitrate-low").textContent = model.bitrate.lowest;
   byId("bitrate-high").textContent = model.bitrate.highest;
+  byId("bitrate-unit").textContent = model.counts === "written" ? "bits a second, as written" : "bits a second, nominal";
+  showUsefulRange(slider, model);
+  for (const [name, bitrate] of Object.entries(model.qualities ?? {})) {
+    const button = element("button", { text: name[0].toUpperCase() + name.slice(1), "data-bitrate": bitrate, id: `quality-${name}` });
+    button.addEventListener("click", () => {
+      slider.value = bitrate;
+      bitrateMoved();
+    });
+    byId("qualities").append(button);
+  }
+  for (const [name, title] of Object.entries(model.others ?? {})) byId("other").add(new Option(title, name));
+  byId("compare").hidden = !Object.keys(model.others ?? {}).length;
   showBitrate();
+}
+
+/** The rates that the model was trained for are darker on the slider's track. */
+function showUsefulRange(slider, { trained, fixed_rate: fixed }) {
+  if (!trained || fixed) return;
+  const place = (bitrate) => Math.max(0, Math.min(1, (bitrate - slider.min) / (slider.max - slider.min)));
+  const [low, high] = trained.map((bitrate) => `calc(12px + ${place(bitrate)} * (100% - 24px))`); // the thumb is 24 px wide
+  slider.style.setProperty("--track", `linear-gradient(to right, var(--line) ${low}, var(--muted) ${low} ${high}, var(--line) ${high})`);
+  byId("bitrate-useful").textContent = `trained at ${trained.join(" – ")}`;
 }
 
 /** Run `get`, which answers a clip, and show it under `name`; a newer recording overtakes an older one. */
 async function load(name, get) {
   const turn = ++state.loading;
   show(byId("message"));
-  byId("source-hint").textContent = "Loading …";
+  byId("source-hint").textContent = `Loading ${name} …`;
   try {
     await ready;
     const clip = await get();
     if (turn !== state.loading) return;
     state.clip = clip;
-    state.encoding = null;
+    state.encoding = state.other = null;
     state.view = new View(clip.seconds);
-    player.load([clip.buffer, clip.buffer]);
+    player.load([clip.buffer, clip.buffer, clip.buffer]);
     player.setLoop(byId("loop").checked);
     player.select(ORIGINAL);
     hideEncoding();
@@ -64,15 +88,21 @@ async function load(name, get) {
     showOriginal(!clip.encoding);
     for (const id of ["play", "position", "zoom-in", "zoom-out"]) byId(id).disabled = false;
     draw();
-    if (!clip.encoding) return await encode();
-    byId("bitrate").value = clip.encoding.bps.total;
-    showBitrate(clip.encoding.bps.total);
-    takeEncoding(clip.encoding);
+    if (clip.encoding) {
+      byId("bitrate").value = rateOf(clip.encoding);
+      showBitrate(rateOf(clip.encoding));
+      takeEncoding(clip.encoding);
+    }
   } catch (error) {
     if (turn === state.loading) showProgress("");
-    fail(error);
+    return fail(new Error(`${name}: ${error.message}`));
   }
+  if (!state.clip.encoding) await encode().catch(fail);
+  await compare().catch(fail);
 }
+
+/** Bits a second of an encoding, counted as the slider counts. */
+const rateOf = (encoding) => encoding[state.model.counts].total / encoding.duration_s;
 
 /** A .dtm file has no original beside it, and its bitrate is settled. */
 function showOriginal(there) {
@@ -80,6 +110,8 @@ function showOriginal(there) {
   byId("hear-original").disabled = !there;
   const { fixed_rate: fixed } = state.model;
   byId("bitrate").disabled = fixed || !there;
+  for (const button of byId("qualities").children) button.disabled = !there;
+  byId("other").disabled = !there;
   byId("bitrate-note").hidden = !fixed && there;
   byId("bitrate-note").textContent = fixed ? "This model has a fixed rate." : "The file was made at this bitrate.";
 }
@@ -110,11 +142,13 @@ async function toggleRecording() {
     return fail(new Error("The microphone is not available: allow it for this page, and check that one is connected."));
   }
   player.pause();
+  const level = watchLevel(stream);
   const parts = [];
   recorder = new MediaRecorder(stream);
   recorder.addEventListener("dataavailable", (event) => parts.push(event.data));
   recorder.addEventListener("stop", () => {
     clearTimeout(limit);
+    level.stop();
     stream.getTracks().forEach((track) => track.stop());
     const blob = new Blob(parts, { type: recorder.mimeType });
     recorder = null;
@@ -129,7 +163,31 @@ async function toggleRecording() {
 function showRecording(on) {
   byId("record").classList.toggle("recording", on);
   byId("record").querySelector("span").textContent = on ? "Stop" : "Record";
-  if (on) byId("source-hint").textContent = "Recording; press Stop when done.";
+  byId("level").hidden = !on;
+}
+
+/** How loud it is and how long it lasts, until `stop`. */
+function watchLevel(stream) {
+  const context = new AudioContext();
+  const ear = context.createAnalyser();
+  context.createMediaStreamSource(stream).connect(ear);
+  const samples = new Float32Array(ear.fftSize);
+  const began = performance.now();
+  let going = true;
+  const look = () => {
+    if (!going) return;
+    ear.getFloatTimeDomainData(samples);
+    byId("level").value = samples.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    byId("source-hint").textContent = `Recording, ${((performance.now() - began) / 1000).toFixed(1)} of ${state.model.max_seconds} s`;
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+  return {
+    stop() {
+      going = false;
+      context.close();
+    },
+  };
 }
 
 // Encoding
@@ -139,10 +197,12 @@ let timer = 0;
 function showBitrate(bitrate = byId("bitrate").value) {
   byId("bitrate-value").textContent = number.format(bitrate);
   byId("bitrate").setAttribute("aria-valuetext", `${number.format(bitrate)} bits a second`);
+  for (const button of byId("qualities").children) button.setAttribute("aria-pressed", Number(button.dataset.bitrate) === Number(bitrate));
 }
 
 function bitrateMoved() {
   showBitrate();
+  if (state.encoding) showStale(true);
   clearTimeout(timer);
   timer = setTimeout(() => encode().catch(fail), DEBOUNCE);
 }
@@ -160,7 +220,7 @@ function encode() {
 async function encodeWanted() {
   show(byId("message")); // now, not at the end: a message may come while this is under way
   document.body.setAttribute("aria-busy", "true");
-  byId("bits").classList.add("busy");
+  if (state.encoding) showStale(true);
   try {
     for (let asked = 0; asked !== wanted && state.clip; ) {
       asked = wanted;
@@ -170,8 +230,14 @@ async function encodeWanted() {
     }
   } finally {
     document.body.removeAttribute("aria-busy");
-    byId("bits").classList.remove("busy");
+    showStale(false);
   }
+}
+
+/** What is shown belongs to another bitrate than the slider's. */
+function showStale(stale) {
+  for (const id of ["bits", "figure-decoded", "figure-rate"]) byId(id).classList.toggle("stale", stale);
+  byId("stale").hidden = !stale;
 }
 
 async function encodeClip(clip) {
@@ -192,27 +258,44 @@ const DECODED_BUTTONS = ["hear-decoded", "download", "download-wav"];
 
 /** Nothing is known of this clip yet: what is there belongs to the one before. */
 function hideEncoding() {
-  for (const figure of document.querySelectorAll("[id^=bits-], [id^=bps-], [id^=fact-]")) figure.textContent = "–";
-  for (const id of ["caption-decoded", "caption-rate", "status"]) byId(id).textContent = "";
+  for (const figure of document.querySelectorAll("[id^=written-], [id^=nominal-], [id^=fact-]")) figure.textContent = "–";
+  for (const id of ["caption-rate", "status"]) byId(id).textContent = "";
   for (const id of DECODED_BUTTONS) byId(id).disabled = true;
 }
 
-function showEncoding({ bits, bps, tokens, steps, token_rate: rate, keep_ratio: ratio, seconds }) {
-  for (const part of Object.keys(bits)) {
-    byId(`bits-${part}`).textContent = number.format(bits[part]);
-    byId(`bps-${part}`).textContent = number.format(bps[part]);
+function showEncoding(encoding) {
+  const { nominal, written, duration_s: duration, dtm, tokens, steps, token_rate: rate, keep_ratio: ratio, seconds } = encoding;
+  for (const part of Object.keys(nominal)) {
+    byId(`written-${part}`).textContent = number.format(written[part] / duration);
+    byId(`nominal-${part}`).textContent = number.format(nominal[part] / duration);
   }
-  byId("split-content").style.flexGrow = bits.content;
-  byId("split-position").style.flexGrow = bits.position;
+  byId("split-content").style.flexGrow = written.content;
+  byId("split-position").style.flexGrow = written.position;
   byId("fact-tokens").textContent = `${number.format(tokens)} of ${number.format(steps)}`;
   byId("fact-rate").textContent = `${rate.toFixed(1)} Hz`;
-  byId("fact-factor").textContent = `${number.format((16 * state.model.sample_rate) / bps.total)} ×`;
+  byId("fact-file").textContent = `${number.format(dtm.length)} bytes`;
   byId("fact-time").textContent = `${seconds.toFixed(2)} s`;
-  byId("caption-decoded").textContent = `${number.format(bps.total)} bits/s`;
   byId("caption-rate").textContent = `mean ${rate.toFixed(1)} Hz, ${(100 * ratio).toFixed(0)} % kept`;
-  byId("status").textContent = `Encoded: ${number.format(bits.total)} bits, ${number.format(bps.total)} bits a second, ${number.format(tokens)} tokens.`;
+  byId("status").textContent = `Encoded: ${number.format(8 * dtm.length)} bits, ${number.format(rateOf(encoding))} bits a second, ${number.format(tokens)} tokens.`;
   for (const id of DECODED_BUTTONS) byId(id).disabled = false;
   draw();
+}
+
+// Another codec
+
+/** What the chosen codec makes of the clip at hand, beside ours. */
+async function compare() {
+  const [name, clip] = [byId("other").value, state.clip];
+  byId("hear-other").hidden = !name;
+  byId("hear-other").disabled = true;
+  if (player.selected === OTHER) player.select(state.encoding ? DECODED : ORIGINAL);
+  if (!name || !clip || clip.encoding) return draw();
+  byId("hear-other").textContent = byId("other").selectedOptions[0].textContent;
+  const answer = await engine.compare(clip, name);
+  if (clip !== state.clip || name !== byId("other").value) return;
+  state.other = answer;
+  player.replace(OTHER, answer.buffer);
+  byId("hear-other").disabled = false;
 }
 
 // Pictures
@@ -223,7 +306,11 @@ function draw() {
   const stepSeconds = 1 / model.frame_rate;
   const kept = encoding && byId("kept").checked ? { positions: encoding.positions, stepSeconds } : null;
   drawSpectrogram(byId("original"), state.clip?.image, view, model.sample_rate, kept);
-  drawSpectrogram(byId("decoded"), state.encoding?.image, view, model.sample_rate, kept);
+  const other = player.selected === OTHER ? state.other : null;
+  drawSpectrogram(byId("decoded"), (other ?? encoding)?.image, view, model.sample_rate, other ? null : kept);
+  byId("title-decoded").textContent = other?.title ?? "Decoded";
+  const bps = other?.bps ?? (encoding && rateOf(encoding));
+  byId("caption-decoded").textContent = bps ? `${number.format(bps)} bits/s` : "";
   drawRate(byId("rate"), view, encoding?.local_rate, { stepSeconds, mean: encoding?.token_rate ?? 0, highest: model.frame_rate });
   showPosition();
 }
@@ -241,14 +328,21 @@ function showPosition() {
   }
 }
 
+let shownVersion = ORIGINAL; // the pictures are of the version that is heard
+
 function showPlayer() {
   const { playing, selected } = player;
   byId("play-icon").setAttribute("d", playing ? PAUSE : PLAY);
   byId("play").querySelector("span").textContent = playing ? "Pause" : "Play";
   byId("hear-original").setAttribute("aria-pressed", selected === ORIGINAL);
   byId("hear-decoded").setAttribute("aria-pressed", selected === DECODED);
+  byId("hear-other").setAttribute("aria-pressed", selected === OTHER);
   byId("figure-original").classList.toggle("heard", playing && selected === ORIGINAL);
-  byId("figure-decoded").classList.toggle("heard", playing && selected === DECODED);
+  byId("figure-decoded").classList.toggle("heard", playing && selected !== ORIGINAL);
+  if (selected !== shownVersion) {
+    shownVersion = selected;
+    draw();
+  }
 }
 
 function zoom(factor) {
@@ -295,7 +389,7 @@ const actions = {
 };
 
 document.addEventListener("keydown", (event) => {
-  const action = isShortcut(event) && actions[event.key.toLowerCase()];
+  const action = isShortcut(event) && !byId("recording").hidden && actions[event.key.toLowerCase()];
   if (!action) return;
   event.preventDefault();
   action();
@@ -304,6 +398,8 @@ document.addEventListener("keydown", (event) => {
 byId("play").addEventListener("click", () => player.toggle());
 byId("hear-original").addEventListener("click", () => player.select(ORIGINAL));
 byId("hear-decoded").addEventListener("click", () => player.select(DECODED));
+byId("hear-other").addEventListener("click", () => player.select(OTHER));
+byId("other").addEventListener("change", () => compare().catch(fail));
 byId("loop").addEventListener("change", (event) => player.setLoop(event.target.checked));
 byId("kept").addEventListener("change", draw);
 byId("zoom-in").addEventListener("click", () => zoom(0.5));

@@ -2,6 +2,7 @@
 
 import { fromBase64, request } from "./common.js";
 import { spectrogramImage } from "./figures.js";
+import { prepareLive } from "./live.js";
 import { toWav } from "./wav.js";
 
 export function createEngine(player) {
@@ -21,7 +22,9 @@ export function createEngine(player) {
     privacy: "Recordings stay on the machine that runs this page.",
 
     async describe() {
-      return (model = await request("/api/demo"));
+      model = await request("/api/demo");
+      prepareLive(model);
+      return model;
     },
 
     async sample() {
@@ -53,6 +56,11 @@ export function createEngine(player) {
         dtm: fromBase64(answer.file),
         wav,
       };
+    },
+
+    async compare(clip, codec) {
+      const { title, bps, audio, spectrogram } = await request(`/api/demo/clips/${clip.id}/comparisons`, { json: { codec } });
+      return { title, bps, buffer: await player.decode(fromBase64(audio).buffer), image: spectrogramImage(spectrogram) };
     },
   };
 }

@@ -4,7 +4,8 @@ import { css, fromBase64, sized } from "./common.js";
 import { PALETTE } from "./spectrogram.js";
 
 const KEPT = "#5df2e0";
-const COMB = 12; // px: the strip of ticks below each spectrogram
+const COMB = 14; // px: the strip below each spectrogram
+const WIDE = 6; // px of a step from which lines do not hide the picture
 
 /** The cells of a spectrogram as an image, lowest frequency at the bottom. */
 export function spectrogramImage({ columns, bins, cells }) {
@@ -89,21 +90,24 @@ function label(context, text, x, y) {
   context.fillText(text, x, y + 0.5);
 }
 
-/** A tick below for every token, and a line through the picture that is fainter the closer they stand. */
+/** A strip below: each pixel as bright as the steps under it are kept. Where steps are wide, lines through the picture. */
 function drawKept(context, width, height, view, { positions, stepSeconds }) {
   const step = (stepSeconds / view.span) * width;
-  const line = Math.max(0.6, Math.min(2, step * 0.45));
-  context.fillStyle = "#05080b";
-  context.fillRect(0, height - COMB, width, COMB);
+  const columns = new Float32Array(Math.ceil(width) + 1);
+  for (const position of positions) {
+    const [from, to] = [position, position + 1].map((at) => Math.max(0, Math.min(width, view.x(at * stepSeconds, width))));
+    for (let x = Math.floor(from); x < to; x++) columns[x] += Math.min(to, x + 1) - Math.max(from, x);
+  }
+  columns.forEach((share, x) => {
+    context.fillStyle = `rgb(${[5, 8, 11].map((dark, i) => Math.round(dark + ([93, 242, 224][i] - dark) * Math.min(1, share) ** 1.5)).join(" ")})`;
+    context.fillRect(x, height - COMB, 1, COMB);
+  });
+  if (step < WIDE) return;
   context.fillStyle = KEPT;
-  const faint = Math.min(0.75, 0.14 + step / 12);
+  context.globalAlpha = 0.6;
   for (const position of positions) {
     const x = view.x((position + 0.5) * stepSeconds, width);
-    if (x < -1 || x > width + 1) continue;
-    context.globalAlpha = 1;
-    context.fillRect(x - line / 2, height - COMB + 1, line, COMB - 2);
-    context.globalAlpha = faint;
-    context.fillRect(x - line / 2, 0, line, height - COMB);
+    if (x > -1 && x < width + 1) context.fillRect(x - 0.75, 0, 1.5, height - COMB);
   }
   context.globalAlpha = 1;
 }
@@ -154,7 +158,7 @@ export function drawRate(canvas, view, rates, { stepSeconds, mean, highest }) {
   }
   context.fillStyle = css("--muted");
   context.fillText(`${Math.round(highest)}`, 4, y(highest) + 8);
-  context.fillText(`${Math.round(highest / 2)}`, 4, y(highest / 2) - 8);
+  context.fillText(`${Math.round(highest / 2)}`, 4, y(highest / 2) + 8);
   drawTimes(context, width, height, view);
 }
 

@@ -1,6 +1,7 @@
 // The demo's engine without a server: a worker in this browser computes, and nothing is sent anywhere.
 
 import { readAudio } from "./codec/audio.js";
+import { writtenBits } from "./codec/container.js";
 import { bitsOf, positionsOf } from "./codec/layout.js";
 import { encodeWav } from "./wav.js";
 import { picture, spectrogram } from "./spectrogram.js";
@@ -61,11 +62,11 @@ export function createEngine(player, onProgress) {
   function toEncoding({ mask, codes, numSamples, layout, dtm, samples, ms }, peak) {
     const seconds = numSamples / layout.sampleRate;
     const frameRate = layout.sampleRate / layout.hopLength;
-    const bits = { ...bitsOf(layout, codes.length, mask.length), written: 8 * dtm.length };
     const shown = spectrogram(samples, layout.sampleRate);
     return {
-      bits,
-      bps: Object.fromEntries(Object.entries(bits).map(([part, count]) => [part, count / seconds])),
+      nominal: bitsOf(layout, codes.length, mask.length),
+      written: writtenBits(dtm),
+      duration_s: seconds,
       tokens: codes.length,
       steps: mask.length,
       token_rate: codes.length / seconds,

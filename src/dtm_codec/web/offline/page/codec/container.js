@@ -75,6 +75,16 @@ export function read(bytes, tokenModel = null) {
   return utterance;
 }
 
+/** What a file takes beside its header, in bits: { content, position, total }. */
+export function writtenBits(bytes) {
+  const { header, tokens, section } = open(bytes);
+  const { layout, maskBytes, tokensCoded } = header;
+  const content = tokensCoded ? 8 * section.length : tokens * layout.tokenBits;
+  const fixedWidth = layout.stride === null ? stepsOf(layout, header.numSamples) : 0;
+  const position = maskBytes === null ? fixedWidth : 8 * maskBytes;
+  return { content, position, total: content + position };
+}
+
 const hex = (fingerprint) => fingerprint.toString(16).padStart(4, "0");
 
 function checkWidth(tokenModel, layout) {
