@@ -1,7 +1,7 @@
 """For a researcher of speech language models: what can be learned about tokens and durations, on one CPU core.
 
     pip install '.[torch,corpus]'
-    python examples/train_language_model.py SPEECH HELD_OUT -o lm [--steps 2000]
+    python examples/train_language_model.py SPEECH HELD_OUT -o lm [--steps 250]
 
 SPEECH and HELD_OUT are whatever `dtm-codec tokenize` takes, or folders that it wrote. A small causal transformer learns
 to predict each code from the codes and durations before it, and then how long the token lasts. The script prints what
@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("held_out", type=Path)
     parser.add_argument("-o", "--output", type=Path, default=Path("lm"))
     parser.add_argument("-b", "--bitrate", type=float, default=800)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--temperature", type=float, default=0.9)
