@@ -1,6 +1,6 @@
 """How near files come to the bitrate that is asked for as written, and what that costs.
 
-    python benchmarks/written_rate.py --audio FOLDER --bitrates 450 800 1080
+    python benchmarks/written_rate.py --audio FOLDER --bitrates 450 800 1010
 
 Without --audio, the bundled recordings. Each figure is over all files: the written rate as a share of what was asked,
 and passes of Stage 2, of which a nominal bitrate takes one.
@@ -23,7 +23,7 @@ from dtm_codec.speech.folders import read_set
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--audio", type=Path, default=sample_path().parent, help="a folder, or a manifest")
-    parser.add_argument("--bitrates", type=float, nargs="+", default=[450, 800, 1080])
+    parser.add_argument("--bitrates", type=float, nargs="+", default=[450, 800, 1010])
     parser.add_argument("--model", default="small")
     options = parser.parse_args()
     codec = DTMCodec.from_pretrained(options.model)

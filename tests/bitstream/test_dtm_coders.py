@@ -194,3 +194,17 @@ def test_fit_takes_one_class_when_more_do_not_help() -> None:
 def test_fit_refuses_what_it_cannot_count(corpus: list, options: dict, named: str) -> None:
     with pytest.raises(ModelError, match=named):
         TokenModel.fit(corpus, 32, **options)
+
+
+def test_the_mean_of_token_statistics_is_what_such_tokens_take() -> None:
+    assert TokenModel.from_counts(np.ones(1024)).mean_bits == pytest.approx(10, abs=1e-3)
+    draw = np.random.default_rng(0)
+    counts, classes = draw.random(64) ** 3 + 0.01, np.arange(64) % 4
+    follows = np.array([[8, 1, 1, 1], [1, 6, 1, 4], [1, 1, 9, 1], [2, 1, 1, 2]])
+    model = TokenModel.from_counts(counts, follows, classes)
+    codes, kind = [], 0
+    for _ in range(20_000):
+        kind = draw.choice(4, p=model.transitions[kind] / 2**24)
+        members = model.codes_of[kind]
+        codes.append(draw.choice(members, p=model.members[members] / 2**24))
+    assert 8 * len(token_coder.encode(np.array(codes), model)) / len(codes) == pytest.approx(model.mean_bits, rel=0.01)

@@ -162,8 +162,11 @@ def test_another_selector_can_be_asked_for(run: Run, speech: Path, model: Path) 
 
 
 def test_a_rate_out_of_reach_is_one_line_with_what_can_be_reached(run: Run, speech: Path, model: Path) -> None:
-    for asked, said in ((("--nominal",), "bitrate = 5 bps; allowed: "), ((), "bitrate = 5 bps as written; allowed: ")):
-        result = run("encode", "speech.wav", "-m", model, "--bitrate", 5, *asked)
+    for asked, said in (
+        (("--nominal",), "bitrate = 0.1 bps; allowed: "),
+        ((), "bitrate = 0.1 bps as written; allowed: "),
+    ):
+        result = run("encode", "speech.wav", "-m", model, "--bitrate", 0.1, *asked)
         assert result.code == 2
         assert said in result.stderr
         assert len(result.stderr.splitlines()) == 1

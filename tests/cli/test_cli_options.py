@@ -37,6 +37,7 @@ def test_what_a_command_writes_is_named_by_output() -> None:
     assert writing == {
         *("encode", "decode", "thin", "show", "tokenize", "detokenize", "train", "export", "prepare", "shard"),
         *("evaluate", "report", "recipe run", "recipe train", "bench", "listening new", "listening export-webmushra"),
+        "page",
     }
     assert all("-o" in commands()[name]["--output"] for name in writing)
 
@@ -51,6 +52,7 @@ def test_what_can_be_given_a_bitrate_can_be_given_any_rate_and_selector() -> Non
 
 def test_what_runs_a_network_has_a_device() -> None:
     idle = {"info", "models", "prepare", "shard", "report", "listening results", "listening export-webmushra"}
+    idle |= {"page"}  # a browser runs it
     idle |= {"thin", "recipe train"}  # tokens alone; each run has its accelerator in its configuration
     cpu_by_definition = {"bench"}  # it measures processor time of one thread
     without = {name for name, options in commands().items() if "--device" not in options}

@@ -111,7 +111,7 @@ def test_what_is_no_stream_gets_one_line(run: Run, live_model: Path, data: bytes
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "samples without a header whose --rate is given"),
+        (b"", "samples whose --rate is given"),
         (b"OggS" + bytes(40), "OggS"),
         (wav_header(16_000)[:30], "cut off"),
         (wav_header(16_000)[:34] + b"\x08\0" + wav_header(16_000)[36:], "8 bits"),

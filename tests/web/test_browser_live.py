@@ -65,7 +65,7 @@ def test_speech_goes_out_and_comes_back(page: Page, url: str):
     page.until(lambda: page.number("call-lost") > 3, "nothing is lost")
 
     page["call"].click()
-    assert page.text("call").strip() == "Speak"
+    page.until(lambda: page.text("call").strip() == "Speak", "it goes on after Stop")
     sent = page.text("call-packets")
     page.promise("await new Promise((resolve) => setTimeout(resolve, 300));")
     assert page.text("call-packets") == sent, "it goes on after Stop"

@@ -13,8 +13,7 @@ from web_support import served
 
 from dtm_codec import DTMCodec
 from dtm_codec.cli.web import other_codecs
-from dtm_codec.config import SelectorConfig
-from dtm_codec.rate.request import DEFAULT_QUALITY
+from dtm_codec.config import DEFAULT_QUALITY, SelectorConfig
 from dtm_codec.speech.audio import audio_bytes, read_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import MAX_CLIPS, Demo, Heard, OtherCodec
@@ -114,7 +113,7 @@ def test_a_fixed_rate_model_offers_one_rate(codec: DTMCodec, client, speech):
 
 def test_the_default_is_that_of_the_command_line(demo_client: TestClient):
     model = demo_client.get("/api/demo").json()
-    assert model["qualities"] == {"low": 450, "normal": 800, "high": 1080}
+    assert model["qualities"] == {"low": 450, "normal": 800, "high": 1010}
     assert model["bitrate"]["default"] == model["qualities"][DEFAULT_QUALITY]
 
 

@@ -179,9 +179,11 @@ def test_a_message_without_end_is_cut_off(url: str):
         assert Answers(line).code == 1009
 
 
-def test_who_is_faster_than_a_microphone_is_none(url: str, speech):
+def test_who_is_faster_than_a_microphone_is_none(url: str, speech, monkeypatch):
+    monkeypatch.setattr(live, "LEAD_SECONDS", 0.5)
     with calling(url) as line:
-        answers = speak(line, np.tile(speech, 2), stop=False)
+        line.send(pcm_bytes(speech)[: live.MAX_MESSAGE])
+        answers = Answers(line)
     assert "more sound than time went by" in answers.error
     assert answers.code == 1008
 

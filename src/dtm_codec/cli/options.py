@@ -82,7 +82,7 @@ Tau: TypeAlias = Annotated[
 ]
 QualityOption: TypeAlias = Annotated[
     Quality | None,
-    typer.Option("--quality", "-q", help="A bitrate by name. Without any rate: normal. 'small': 450, 800, 1080 bps."),
+    typer.Option("--quality", "-q", help="A bitrate by name. Without any rate: normal. 'small': 450, 800, 1010 bps."),
 ]
 Written: TypeAlias = Annotated[
     bool | None,

@@ -20,8 +20,8 @@ from .calibration import tokens_for_bitrate, tokens_for_token_rate
 TOLERANCE = 0.02
 """A fixed-rate codec has few rates; a request must be this close to one of them."""
 
-_QUALITIES: dict[str, float] = {"low": 0.5, "normal": 1.0, "high": 1.4}
-"""Bits a second of each quality, as Eq. 5 at so many times the model's keep ratio: 450, 800 and 1080 bps for 100 steps
+_QUALITIES: dict[str, float] = {"low": 0.5, "normal": 1.0, "high": 1.3}
+"""Bits a second of each quality, as Eq. 5 at so many times the model's keep ratio: 450, 800 and 1010 bps for 100 steps
 a second of which half are kept, 14 bits each. A file that is written at these rates has some more by Eq. 5, still in
 the range in which the bundled model was trained."""
 

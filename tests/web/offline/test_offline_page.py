@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser_support import CONTRAST, SMALL, WIDE, Page, browser
-from selenium.webdriver.common.by import By
+from browser_support import CONTRAST, SMALL, WIDE, Page, browser, nameless
 from selenium.webdriver.common.keys import Keys
 from web_support import served
 
@@ -226,8 +225,7 @@ def test_it_fits_a_phone_and_has_contrast_and_names(loaded: Page, dark: bool):
     assert loaded.script(WIDE, 390) == []
     assert loaded.script(SMALL) == [], "too small to touch"
     assert loaded.script(CONTRAST) == []
-    controls = loaded.driver.find_elements(By.CSS_SELECTOR, "button, input, canvas")
-    assert [control.get_attribute("id") for control in controls if not control.accessible_name] == []
+    assert nameless(loaded) == []
     loaded.resize(1280, 720)
 
 
