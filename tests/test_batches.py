@@ -62,6 +62,8 @@ def test_rate_and_sample_rate_are_those_of_encode(codec: DTMCodec, padded: torch
     batch = codec.encode_batch(padded, sample_rate=8_000, token_rate=25)
     assert batch.num_samples.tolist() == [32_000] * 3
     assert batch.lengths.tolist() == [50] * 3
+    named = codec.encode_batch(padded, quality="low")
+    assert named.to_encoded() == [codec.encode(x.numpy(), 16_000, quality="low") for x in padded]
 
 
 def test_what_a_language_model_writes_can_be_heard(codec: DTMCodec) -> None:

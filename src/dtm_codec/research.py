@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from . import piecewise, sharing
 from .backend import Backend, Floats
-from .config import Bitrates, CodecConfig, SelectorConfig
+from .config import Bitrates, CodecConfig, Quality, SelectorConfig
 from .encoded import Encoded
 from .piecewise import Stage1
 from .speech.audio import as_mono, resample
@@ -30,6 +30,8 @@ class EncodeOptions(TypedDict, total=False):
     bitrate: float | None
     token_rate: float | None
     tau: float | None
+    quality: Quality | None
+    written: bool
     selector: str | SelectorConfig | None
     effort: int
 
