@@ -14,6 +14,7 @@ from dtm_codec import DTMCodec, hub
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.config import CodecConfig, preset
 from dtm_codec.errors import BitstreamError, ConfigError, ModelError
+from dtm_codec.weights import shapes
 
 TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 1, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 1}
 
@@ -122,6 +123,13 @@ def test_files_on_disk(codec: DTMCodec, tmp_path: Path) -> None:
         codec.save(encoded, tmp_path / "speech.dtm", mode)
         assert (tmp_path / "speech.dtm").read_bytes() == codec.to_bytes(encoded, mode)
         assert codec.load(tmp_path / "speech.dtm") == encoded
+
+
+def test_ids_stay_as_they_were() -> None:
+    """Files name the model that decodes them, so another id for the same weights would lose them."""
+    config = preset("s-vfr-50")
+    halves = {name: np.full(shape, 0.5) for name, shape in shapes(config).items()}
+    assert hub.model_id_of(config, halves) == "s-vfr-50:0be120b6"
 
 
 def test_the_id_follows_the_weights(codec: DTMCodec) -> None:

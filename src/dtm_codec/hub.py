@@ -259,7 +259,7 @@ def model_id_of(config: CodecConfig, tensors: Mapping[str, Array]) -> str:
     changes = _difference(config.to_dict(), CodecConfig().to_dict())
     digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode())
     for name in sorted(tensors):
-        values = np.ascontiguousarray(tensors[name], dtype_of(name).newbyteorder("<"))
+        values = np.asarray(tensors[name], dtype_of(name).newbyteorder("<"), order="C")  # tau stays without an axis
         digest.update(f"{name} torch.{dtype_of(name)} {list(values.shape)}".encode())
         digest.update(values.data)
     return f"{config.name}:{digest.hexdigest()[:8]}"
