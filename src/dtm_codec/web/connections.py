@@ -23,8 +23,14 @@ def server_settings(app: Any, log_level: str = "warning") -> Config:
     No pings: an answer to one would wait behind the messages before it, and a caller whom the server cannot keep up
     with would be taken for gone. Who says nothing is the page's business.
     """
-    options = {"ws_max_size": MAX_SOCKET_MESSAGE, "ws_ping_interval": None}
-    return Config(app, http=PatientProtocol, log_level=log_level, server_header=False, **options)
+    return Config(
+        app,
+        http=PatientProtocol,
+        ws_max_size=MAX_SOCKET_MESSAGE,
+        ws_ping_interval=None,
+        log_level=log_level,
+        server_header=False,
+    )
 
 
 class PatientProtocol(H11Protocol):
