@@ -32,13 +32,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         inputs, outputs = Path(folder) / "in", Path(folder) / "out"
         inputs.mkdir()
+        outputs.mkdir()
         for number in range(FILES):
             write_audio(inputs / f"{number:02d}.wav", speech[: rate // 2 + 1000 * number], rate)
         command = [sys.executable, "-m", "dtm_codec", "encode", str(inputs), "-o", str(outputs)]
         whole: dict[str, bytes] = {}
         for kill in range(options.kills):
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 600
             while process.poll() is None and time.monotonic() < deadline:  # the next file is being written
                 if len(list(outputs.glob("[0-9]*.dtm"))) > len(whole):
                     break

@@ -235,10 +235,14 @@ def on_ray(folder: Path, kills: int) -> Counts:
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
 
     def kill_workers() -> None:
+        last = (0, -1)
         while not over.wait(draw.uniform(0, 1)):
             workers = [pid for pid in descendants(os.getpid()) if "MapWorker" in command_of(pid)]
-            writing = half_written(folder / f"round-{counts.rounds}")
-            if workers and counts.kills < kills and (writing or draw.random() < 0.3):
+            out = folder / f"round-{counts.rounds}"
+            writing, done = half_written(out), (counts.rounds, len(list(out.rglob("*.parquet"))))
+            # Not again before something was done: on a slow machine, workers would be killed for ever.
+            if workers and counts.kills < kills and done > last and (writing or draw.random() < 0.3):
+                last = done
                 with suppress(ProcessLookupError):
                     os.kill(draw.choice(workers), signal.SIGKILL)
                     counts.kills += 1

@@ -36,6 +36,9 @@ class Compared:
     utterances: int = 0
     audio: float = 0.0
     """The largest difference of a sample."""
+    samples: int = 0
+    far_samples: int = 0
+    """Farther apart than 1e-3: after a pitch that was a tie, pulses fall elsewhere until the next silence."""
     seconds: dict[str, float] = field(default_factory=lambda: {"encode": 0.0, "decode": 0.0})
 
     def add(self, reference: Encoded, other: Encoded) -> None:
@@ -93,15 +96,21 @@ def main() -> None:
                 result.seconds["encode"] += middle - began
                 speech = decoded if speech is None else speech
                 result.add(reference, encoded)
-                result.audio = max(result.audio, float(np.abs(decoded - speech).max()))
+                difference = np.abs(decoded - speech)
+                result.audio = max(result.audio, float(difference.max()))
+                result.samples += difference.size
+                result.far_samples += int((difference > 1e-3).sum())
     print(f"{arguments.model}: {len(utterances)} utterances, twice, {seconds:.0f} s of speech in all, one thread\n")
-    print("| backend | other steps | other tokens | of | same masks | audio, at most | encode RTF | decode RTF |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    counted = ("other steps", "other tokens", "of", "same masks", "audio, at most", "beyond 1e-3")
+    columns = (*counted, "encode RTF", "decode RTF")
+    print(f"| backend | {' | '.join(columns)} |")
+    print(f"|---|{'--:|' * len(columns)}")
     for name, result in results.items():
         times = " | ".join(f"{result.seconds[part] / seconds:.4f}" for part in ("encode", "decode"))
+        far = f"{100 * result.far_samples / result.samples:.3f} %"
         masks = f"{result.same_masks} of {result.utterances}"
         counts = f"{result.other_steps} | {result.other_codes} | {result.tokens}"
-        print(f"| {name} | {counts} | {masks} | {result.audio:.1e} | {times} |")
+        print(f"| {name} | {counts} | {masks} | {result.audio:.1e} | {far} | {times} |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """For a researcher of speech language models: a corpus to tokens and durations, to tensors, and back to speech.
 
-    pip install '.[corpus]'
+    pip install '.[torch,corpus]'
     python examples/speech_language_model.py [CORPUS] [-o tokens]
 
 Writes Parquet shards, makes one sequence of symbols of every utterance as a language model would read it, pads the

@@ -22,6 +22,7 @@ GROUND = {
     "layout",
     "locks",
     "mels",
+    "model_card",
     "optional",
     "specs",
     "speech",
@@ -35,6 +36,7 @@ PARTS = {"nn", "selectors", "rate", "bitstream", "encoded"}
 CORE = {
     "backend",
     "backends",
+    "batches",
     "codec",
     "hub",
     "live",
@@ -43,8 +45,11 @@ CORE = {
     "pieces",
     "piecewise",
     "refinement",
+    "remote_code",
+    "research",
     "runtime",
     "selection",
+    "sharing",
     "streaming",
     "torch_backend",
 }

@@ -12,6 +12,7 @@ import typer.main
 
 import dtm_codec
 from dtm_codec.cli import app
+from dtm_codec.corpus import tokenize
 from dtm_codec.speech.audio import read_audio, sample_path
 
 ROOT = Path(__file__).parents[1]
@@ -67,3 +68,21 @@ def test_the_lines_of_python_in_the_readme_run() -> None:
     exec(code[1], names)
     assert names["audio"].shape == audio.shape
     assert names["encoded"].bits.total / names["encoded"].duration_s == pytest.approx(800, rel=0.01)
+
+
+def test_the_lines_of_python_about_tokens_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but those that need the hub."""
+    for package in ("pyarrow", "transformers"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    audio, sample_rate = read_audio(sample_path(), 16_000)
+    tokenize(sample_path().parent, tmp_path / "tokens", workers=1)
+    names: dict[str, Any] = {"audio": audio, "sample_rate": sample_rate, "folder": tmp_path / "tokens"}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tokens.md").read_text(), re.DOTALL)
+    for block in blocks:
+        if "push_to_hub" not in block:
+            exec(block, names)
+    assert names["decoded"].audio_values.shape == (1, 1, audio.size)
+    assert len(names["ids"]) == 2
+    assert len(blocks) == 8

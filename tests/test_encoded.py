@@ -50,3 +50,19 @@ def test_a_file_needs_no_model(mask: list[bool]) -> None:
     encoded = utterance(mask)
     for mode in ("raw", "compact"):
         assert Encoded.from_bytes(encoded.to_bytes(mode)) == encoded  # type: ignore[arg-type]
+
+
+@given(mask=masks, missing=st.integers(0, 159))
+def test_times_of_tokens_are_those_of_their_steps(mask: list[bool], missing: int) -> None:
+    layout = Layout(sample_rate=16_000, hop_length=160, token_bits=14, stride=None)
+    samples = len(mask) * 160 - missing
+    encoded = Encoded(np.zeros(sum(mask), np.int64), np.array(mask), samples, "test:00000000", layout)
+    assert encoded.times.shape == (sum(mask), 2)
+    assert np.allclose(encoded.times[:, 0], encoded.positions / 100)
+    assert np.array_equal(encoded.times[1:, 0], encoded.times[:-1, 1])
+    assert encoded.times[-1, 1] == encoded.duration_s
+
+
+def test_an_utterance_is_printed_in_one_line() -> None:
+    encoded = utterance([True, False] * 500)
+    assert repr(encoded) == "Encoded(500 tokens in 10.00 s, 50.0 a second, 800 bps, test:00000000)"

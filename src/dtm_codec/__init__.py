@@ -14,15 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batches import AudioBatch, TokenBatch
     from .codec import DTMCodec
     from .config import PRESETS, CodecConfig, QuantizerConfig, SelectorConfig, preset
     from .encoded import Encoded, Layout
     from .errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
+    from .research import Features
 
 __version__ = "0.2.0"
 
 _HOME = {
     "DTMCodec": "codec",
+    "Features": "research",
+    **dict.fromkeys(("AudioBatch", "TokenBatch"), "batches"),
     **dict.fromkeys(("PRESETS", "CodecConfig", "QuantizerConfig", "SelectorConfig", "preset"), "config"),
     **dict.fromkeys(("Encoded", "Layout"), "encoded"),
     **dict.fromkeys(
@@ -32,6 +36,7 @@ _HOME = {
 
 __all__ = [
     "PRESETS",
+    "AudioBatch",
     "AudioError",
     "BitstreamError",
     "CodecConfig",
@@ -39,11 +44,13 @@ __all__ = [
     "DTMCodec",
     "DTMCodecError",
     "Encoded",
+    "Features",
     "Layout",
     "ModelError",
     "QuantizerConfig",
     "RateError",
     "SelectorConfig",
+    "TokenBatch",
     "preset",
 ]
 

@@ -28,6 +28,7 @@ from .grouping import grouped
 from .piecewise import Sound, Stage1, Statistics
 from .rate.request import RateRequest, check_effort
 from .rate.thinning import thinned
+from .research import Research
 from .selection import Choice, OnProgress, Refine, layout_of, own_layout, selector_config
 from .speech.audio import (
     Samples,
@@ -64,7 +65,7 @@ def _after_stage1(on_progress: OnProgress, done: float) -> None:
     on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * done)
 
 
-class DTMCodec(Streaming):
+class DTMCodec(Streaming, Research):
     """A speech codec whose tokens come where speech changes."""
 
     def __init__(self, model: CodecConfig | Backend) -> None:
@@ -275,7 +276,7 @@ class DTMCodec(Streaming):
         device: str = "cpu",
         backend: BackendName | None = None,
     ) -> DTMCodec:
-        """Load a bundled model by name, a folder, a hub id 'owner/name', or 'random:PRESET' (untrained).
+        """Load a bundled model by name, a folder, a hub id 'owner/name[@revision]', or 'random:PRESET' (untrained).
 
         backend: what it computes with, 'torch' or 'onnx'; 'onnx-int8' rounds matrices to 8 bits. Without it: torch if
         it is installed, else onnxruntime.
@@ -291,15 +292,19 @@ class DTMCodec(Streaming):
             codec._identity = (codec.backend.version(), loaded.model_id)
         return codec
 
-    def save_pretrained(self, folder: str | PathLike[str], dtype: torch.dtype | str = "float32") -> str:
+    def save_pretrained(
+        self, folder: str | PathLike[str], dtype: torch.dtype | str = "float32", *, transformers: bool = False
+    ) -> str:
         """Write weights, configuration and token statistics into `folder`; returns the model id of what was written.
 
         dtype: 'float32', 'float16' or 'bfloat16', or torch's of that name.
+        transformers: add what `AutoModel.from_pretrained(folder, trust_remote_code=True)` needs.
         """
         stored = _STORED_AS.get(str(dtype).removeprefix("torch."))
         if stored is None:
             raise ModelError(f"dtype = {dtype!r}; allowed: {', '.join(_STORED_AS)}")
-        return hub.save(self.config, self.backend.weights(), self.token_model, folder, stored, self.trained_bitrates)
+        weights, bitrates = self.backend.weights(), self.trained_bitrates
+        return hub.save(self.config, weights, self.token_model, folder, stored, bitrates, transformers=transformers)
 
     def to(self, device: str | torch.device) -> DTMCodec:
         self.backend.to(str(device))

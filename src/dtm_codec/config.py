@@ -331,11 +331,18 @@ def preset(name: str) -> CodecConfig:
 def read_model_config(path: Path) -> tuple[CodecConfig, Bitrates | None]:
     """What config.json of a model says: the network, and the rates that it was trained at where that is known."""
     values = read_json(path)
+    if isinstance(values, dict) and values.get("model_type") == "dtm_codec":  # written for transformers
+        values = values.get("codec")
     try:
-        bitrates = _bitrates(values.pop(BITRATES, None)) if isinstance(values, dict) else None
-        return CodecConfig.from_dict(values), bitrates
+        return model_config(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def model_config(values: Any) -> tuple[CodecConfig, Bitrates | None]:
+    plain = dict(values) if isinstance(values, dict) else values
+    bitrates = _bitrates(plain.pop(BITRATES, None)) if isinstance(plain, dict) else None
+    return CodecConfig.from_dict(plain), bitrates
 
 
 def _bitrates(value: Any) -> Bitrates | None:

@@ -81,6 +81,11 @@ class Encoded:
             and np.array_equal(self.codes, other.codes)
         )
 
+    def __repr__(self) -> str:
+        tokens, seconds = self.codes.size, self.duration_s
+        rates = f"{tokens / seconds:.1f} a second, {self.bits.total / seconds:.0f} bps"
+        return f"Encoded({tokens} tokens in {seconds:.2f} s, {rates}, {self.model_id})"
+
     @property
     def tokens(self) -> npt.NDArray[np.int64]:
         """(K,) the codes, under the name that language models use."""
@@ -95,6 +100,12 @@ class Encoded:
     def durations(self) -> npt.NDArray[np.int64]:
         """(K,) steps from each token to the next, the last one to the end; they sum to N."""
         return np.diff(self.positions, append=self.mask.size)
+
+    @property
+    def times(self) -> npt.NDArray[np.float64]:
+        """(K, 2) start and end of each token in seconds; the last one ends with the audio."""
+        starts = self.positions * self.layout.hop_length
+        return np.stack([starts, np.append(starts[1:], self.num_samples)], axis=1) / self.layout.sample_rate
 
     @property
     def duration_s(self) -> float:

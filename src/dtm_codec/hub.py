@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 import numpy as np
 import safetensors
 
+from . import remote_code
 from .bitstream.token_coder import TokenModel
 from .config import BITRATES, PRESETS, Bitrates, CodecConfig, preset, read_model_config
 from .errors import ModelError
@@ -82,7 +83,7 @@ def find(name: str) -> Path:
     if Path(name).is_dir():
         return Path(name)
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return _download(name)
+        return download(name)
     known = ", ".join(map(repr, bundled)) or "none bundled yet"
     raise ModelError(
         f"no model {name!r}; known: {known}, a folder, a hub id 'owner/name', "
@@ -90,13 +91,17 @@ def find(name: str) -> Path:
     )
 
 
-def _download(hub_id: str) -> Path:
+def download(hub_id: str, **options: Any) -> Path:
+    """The folder of a model on the hub, 'owner/name' or 'owner/name@revision'. options: of `snapshot_download`"""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise ModelError(f"no folder {hub_id!r}; to look for it on the hub: pip install 'dtm-codec[hub]'") from None
+    repository, _, revision = hub_id.partition("@")
+    if revision:
+        options["revision"] = revision
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE]))
+        return Path(snapshot_download(repository, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE], **options))
     except Exception as error:  # whatever the network or the hub answers, the user gets one line
         raise ModelError(f"no folder and no model on the hub: {hub_id!r} ({type(error).__name__})") from None
 
@@ -183,8 +188,13 @@ def save(
     folder: str | PathLike[str],
     stored: StoredAs = "F32",
     bitrates: Bitrates | None = None,
+    *,
+    transformers: bool = False,
 ) -> str:
-    """Write a model folder and return the id of what was written. stored: how weights are; tau stays float64"""
+    """Write a model folder and return the id of what was written.
+
+    stored: how weights are; tau stays float64. transformers: write it so that transformers can load it too
+    """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     packed = {name: _packed(values, "F64" if name == TAU else stored) for name, values in tensors.items()}
@@ -194,8 +204,16 @@ def save(
     # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
     write_atomically(path / WEIGHTS_FILE, _file_of(packed))
     described = config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
-    write_atomically(path / CONFIG_FILE, (json.dumps(described, indent=2) + "\n").encode())
+    if transformers:
+        _write_json(path / "preprocessor_config.json", remote_code.preprocessor(config.sample_rate))
+        for name, code in remote_code.code().items():
+            write_atomically(path / name, code)
+    _write_json(path / CONFIG_FILE, remote_code.configuration(described) if transformers else described)
     return model_id_of(config, {name: _unpacked(**packed[name]) for name in tensors})
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 class _Packed(TypedDict):
@@ -243,7 +261,7 @@ def model_id_of(config: CodecConfig, tensors: Mapping[str, Array]) -> str:
     for name in sorted(tensors):
         values = np.ascontiguousarray(tensors[name], dtype_of(name).newbyteorder("<"))
         digest.update(f"{name} torch.{dtype_of(name)} {list(values.shape)}".encode())
-        digest.update(values.tobytes())
+        digest.update(values.data)
     return f"{config.name}:{digest.hexdigest()[:8]}"
 
 

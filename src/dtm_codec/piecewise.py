@@ -165,9 +165,15 @@ class Statistics:
         return [self._values[start:end] for start, end in zip(self._starts, ends, strict=True)]
 
 
-def quantize(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Codes]:
-    """Codes of the kept steps, in pieces. z1: (S, D) each, mask: (sum N,); lengths: N of each utterance"""
+def stage2(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Floats]:
+    """z2 of the kept steps, in pieces. z1: (S, D) each, mask: (sum N,); lengths: N of each utterance"""
     for z2, _ in _through(backend, "enc2", _kept(backend, z1, mask, lengths)):
+        yield z2
+
+
+def quantize(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Codes]:
+    """Codes of the kept steps, in pieces; arguments as for `stage2`."""
+    for z2 in stage2(backend, z1, mask, lengths):
         for start in range(0, len(z2), QUANTIZED_AT_ONCE):
             yield backend.quantize(z2[start : start + QUANTIZED_AT_ONCE])
 

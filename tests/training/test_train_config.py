@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dtm_codec import hub
+from dtm_codec import DTMCodec, hub
 from dtm_codec.config import PRESETS, preset
-from dtm_codec.errors import ConfigError
+from dtm_codec.errors import ConfigError, ModelError
 from dtm_codec.training.config import DiscriminatorConfig, TrainConfig, load_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -31,6 +32,23 @@ def test_base_is_inherited_and_overridden(tmp_path: Path) -> None:
     assert config.model.dim == preset("s-vfr-50").dim
     assert (config.model.selector.name, config.model.selector.s_max, config.model.keep_ratio) == ("ple", 4, 0.25)
     assert config.data.dev == "some/dev"
+
+
+def test_a_run_can_be_built_like_a_trained_model(tmp_path: Path) -> None:
+    small = hub.read_folder(hub.find("small")).config
+    voice = load_config(CONFIGS / "small" / "voice.yaml")
+    assert (voice.init_from, voice.model) == ("small", replace(small, name="voice"))
+    assert not voice.discriminator.judges(voice.max_steps)
+    folder = tmp_path / "mine"
+    DTMCodec(replace(small, dim=32, heads=2, mlp_hidden=48)).save_pretrained(folder, transformers=True)
+    write(tmp_path, run=f"model: {{like: {folder}, keep_ratio: 0.25}}")
+    assert load_config(tmp_path / "run.yaml").model == replace(small, dim=32, heads=2, mlp_hidden=48, keep_ratio=0.25)
+    with pytest.raises(ModelError, match="no model 'huge'"):
+        load_config(CONFIGS / "small" / "voice.yaml", ["model.like=huge"])
+    with pytest.raises(ConfigError, match=r"model\.like = 3"):
+        load_config(CONFIGS / "small" / "voice.yaml", ["model.like=3"])
+    with pytest.raises(ConfigError, match=r"model\.preset and model\.like were given"):
+        load_config(CONFIGS / "small" / "voice.yaml", ["model.preset=s-vfr-50"])
 
 
 def test_configuration_survives_a_round_trip() -> None:
@@ -72,7 +90,7 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
 
 def test_every_preset_has_its_configuration() -> None:
     runs = [*(CONFIGS / "paper").glob("*.yaml"), *(CONFIGS / "small").glob("*.yaml")]
-    assert {load_config(run).model.name for run in runs} == {*PRESETS, hub.DEFAULT_MODEL, "s-live"}
+    assert {load_config(run).model.name for run in runs} == {*PRESETS, hub.DEFAULT_MODEL, "s-live", "voice"}
 
 
 def test_paper_runs_are_the_papers() -> None:

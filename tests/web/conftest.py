@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dtm_codec.web.listening.routes import RunningTest
 
 NEEDED = ("fastapi", "uvicorn", "websockets", "httpx", "yaml", "scipy", "pyloudnorm")
-collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py"]
+collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["test_*.py", "offline/test_*.py"]
 
 
 @pytest.fixture(scope="session")

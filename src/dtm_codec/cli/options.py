@@ -197,7 +197,7 @@ def load_codec(
 ) -> DTMCodec:
     """The model of that name, or the default one. It computes with as many threads as cores are free.
 
-    A command is over soon, so that onnxruntime, which loads in a tenth of torch's time, goes before torch unless a
+    A command is over soon, so that onnxruntime, which starts in a third of torch's time, goes before torch unless a
     backend is named. in_torch: what is asked for needs torch.
     """
     began = threads.Load.now()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
 
 from ..grouping import grouped
 from ..speech.audio import AUDIO_SUFFIXES, write_audio
 from .errors import CorpusError
-from .schema import read_footer, read_rows
+from .schema import find_shards, read_footer, read_rows
 
 BATCH_STEPS = 8192
 """Steps decoded at a time, packed end to end."""
@@ -32,20 +31,18 @@ def detokenize(
     """
     from ..codec import DTMCodec
 
-    paths = [Path(parquet)] if Path(parquet).is_file() else sorted(Path(parquet).rglob("[!.]*.parquet"))
-    if not paths:
-        raise CorpusError(f"no Parquet file at {parquet}")
+    paths = find_shards(parquet)
     footers = [read_footer(path) for path in paths]
     total = sum(report.utterances for _, report in footers)
     codec = DTMCodec.from_pretrained(footers[0][0].model if model is None else model, device)
-    layout = replace(codec.layout, stride=None)  # the durations say the positions, at a fixed rate too
     written: set[Path] = set()
-    rows = (row for path in paths for row in read_rows(path, layout))
-    for batch in grouped(rows, lambda row: row[1].mask.size, BATCH_STEPS):
-        for (item_id, _), audio in zip(batch, codec.decode([encoded for _, encoded in batch]), strict=True):
-            target = Path(out) / _file_name(item_id)
+    shards = zip(paths, footers, strict=True)
+    rows = (row for path, (stamp, _) in shards for row in read_rows(path, stamp.layout))
+    for batch in grouped(rows, lambda row: row.encoded.mask.size, BATCH_STEPS):
+        for row, audio in zip(batch, codec.decode([row.encoded for row in batch]), strict=True):
+            target = Path(out) / _file_name(row.id)
             if target in written:
-                raise CorpusError(f"two rows would be written to {target}; the second has the id {item_id!r}")
+                raise CorpusError(f"two rows would be written to {target}; the second has the id {row.id!r}")
             if target.exists() and not force:
                 raise CorpusError(f"{target} exists; --force overwrites it")
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,19 +141,54 @@ def read_footer(path: Path) -> tuple[Stamp, ShardReport]:
         raise CorpusError(f"{path} is no shard of tokens: {error}") from error
 
 
-def read_rows(path: Path, layout: Layout, rows_at_once: int = 256) -> Iterator[tuple[str, Encoded]]:
-    columns = ["id", "tokens", "durations", "num_samples", "model_id"]
+class Row(NamedTuple):
+    """One utterance of a shard."""
+
+    id: str
+    encoded: Encoded
+    text: str | None
+    speaker: str | None
+
+
+def find_shards(source: str | PathLike[str]) -> list[Path]:
+    """A Parquet file, or all under a folder."""
+    paths = [Path(source)] if Path(source).is_file() else sorted(Path(source).rglob("[!.]*.parquet"))
+    if not paths:
+        raise CorpusError(f"no Parquet file at {source}")
+    return paths
+
+
+def read_table(path: Path) -> Any:
+    """All rows of a shard as a table for `table_row`."""
+    return pq.read_table(path).combine_chunks()
+
+
+def table_row(table: Any, number: int, layout: Layout) -> Row:
+    """table: of `read_table`, or a batch of rows"""
+    text, speaker = (table[name][number].as_py() for name in ("text", "speaker"))
+    encoded = Encoded.from_durations(
+        table["tokens"][number].values.to_numpy(),
+        table["durations"][number].values.to_numpy().astype(np.int64),
+        table["model_id"][number].as_py(),
+        layout,
+        table["num_samples"][number].as_py(),
+    )
+    return Row(table["id"][number].as_py(), encoded, text, speaker)
+
+
+def read_rows(
+    path: Path, layout: Layout, *, first: int = 0, last: int | None = None, rows_at_once: int = 256
+) -> Iterator[Row]:
+    """Rows first ... last - 1, all by default. Row groups that have none of them are not read."""
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(rows_at_once, columns=columns):
-            tokens, durations = batch["tokens"], batch["durations"]
-            for row in range(batch.num_rows):
-                yield (
-                    batch["id"][row].as_py(),
-                    Encoded.from_durations(
-                        tokens[row].values.to_numpy(),
-                        durations[row].values.to_numpy().astype(np.int64),
-                        batch["model_id"][row].as_py(),
-                        layout,
-                        batch["num_samples"][row].as_py(),
-                    ),
-                )
+        stop = file.metadata.num_rows if last is None else last
+        begin = 0
+        for group in range(file.num_row_groups):
+            end = begin + file.metadata.row_group(group).num_rows
+            if begin < stop and end > first:
+                at = begin
+                for batch in file.iter_batches(rows_at_once, row_groups=[group]):
+                    for number in range(max(first - at, 0), min(stop - at, batch.num_rows)):
+                        yield table_row(batch, number, layout)
+                    at += batch.num_rows
+            begin = end

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
 from ..files import atomic_path
@@ -55,7 +57,9 @@ class ShardWorker:
         if self.codec.model_id != job.model_id:
             raise ModelError(f"{job.model} is {self.codec.model_id!r} here; the run was begun with {job.model_id!r}")
         config = self.codec.config
-        self.stamp = Stamp(job.model, job.model_id, config.quantizer.codebook_size, self.codec.layout)
+        noise = np.random.default_rng(0).standard_normal(config.n_fft, np.float32) / 100
+        layout = self.codec.encode(noise, config.sample_rate, **(job.asked | {"effort": 0})).layout
+        self.stamp = Stamp(job.model, job.model_id, config.quantizer.codebook_size, layout)
         self.min_samples = config.n_fft
         """One STFT window: less is mostly padding, and shorter than any sound of speech (40 ms at 100 Hz)."""
 

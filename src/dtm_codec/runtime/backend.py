@@ -101,4 +101,8 @@ class OnnxBackend:
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads sleep
         graph = build_graph(name, self.config, self._tensors, self._precision)
-        return onnxruntime.InferenceSession(graph.to_bytes(), options, providers=["CPUExecutionProvider"])
+        try:
+            return onnxruntime.InferenceSession(graph.to_bytes(), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its exceptions have no common base
+            reason = str(error).partition("\n")[0][:200]
+            raise ModelError(f"onnxruntime {onnxruntime.__version__} cannot load {name!r}: {reason}") from error

@@ -18,6 +18,9 @@ IR_VERSION = 8
 MAX_BYTES = (1 << 31) - (1 << 20)
 """A protobuf message has less than 2 GB."""
 
+SHARED = 1024
+"""Numbers of a constant up to which it is compared with those that are there."""
+
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 """How weights are stored. fp32: as they are computed with. fp16: in half the space, computed with in 32 bits. int8: the
 matrices in 8 bits, multiplied with activations that are rounded to 8 bits on the way."""
@@ -70,9 +73,9 @@ class Graph:
         return names
 
     def constant(self, values: npt.ArrayLike, dtype: str = "float32") -> str:
-        """A small or computed tensor; the same one is stored once."""
+        """A small or computed tensor; a small one that comes again is stored once."""
         array = np.asarray(values, dtype)
-        key = (dtype, array.shape, array.tobytes())
+        key = (dtype, array.shape, array.tobytes() if array.size <= SHARED else len(self._constants))
         if key not in self._constants:
             self._constants[key] = self._store(f"constant_{len(self._constants)}", array)
         return self._constants[key]
@@ -81,9 +84,11 @@ class Graph:
         self._tensors.setdefault(name, protobuf.tensor(name, values))
         return name
 
-    def weight(self, name: str) -> str:
-        """A tensor of the model."""
+    def weight(self, name: str, factor: float = 1.0) -> str:
+        """A tensor of the model, times a factor."""
         values = self._weights[name]
+        if factor != 1:
+            values = values.astype(np.float32) * np.float32(factor)
         if self.precision == "fp16" and values.ndim == 2:
             return self.add("Cast", self._store(name, values.astype(np.float16)), to=protobuf.TYPES["float32"])
         return self._store(name, values.astype(np.float32))
@@ -95,22 +100,33 @@ class Graph:
         """
         if self.precision == "int8" and not exact:
             product = self._rounded_product(x, name, scale)
-        elif self.precision == "fp16":  # folded when it is loaded
-            weight = self.add("Transpose", self.weight(f"{name}.weight"), perm=(1, 0))
-            product = self.add("MatMul", x, weight if scale is None else self.mul(weight, self.weight(scale)))
         else:
-            product = self.add("MatMul", x, self._store(f"{name}.weight", self._matrix(name, scale)))
+            product = self._product(x, f"{name}.weight", self._weights[f"{name}.weight"], scale)
         bias = f"{name}.bias"
         return self.plus(product, self.weight(bias)) if bias in self._weights else product
 
-    def _matrix(self, name: str, scale: str | None) -> Array:
-        """(in, out)"""
-        matrix = self._weights[f"{name}.weight"].astype(np.float32).T
+    def linear_parts(self, x: str, name: str, parts: int) -> list[str]:
+        """The output of a layer without bias in equal parts. (S, in) -> (S, out / parts) each"""
+        if self.precision == "int8":
+            return self.split(self.linear(x, name), parts)
+        matrices = np.split(self._weights[f"{name}.weight"], parts)  # what is never joined need not be split
+        return [self._product(x, f"{name}.weight.{part}", matrix) for part, matrix in enumerate(matrices)]
+
+    def _product(self, x: str, name: str, weight: Array, scale: str | None = None) -> str:
+        if self.precision == "fp16":  # folded when it is loaded
+            stored = self.cast(self._store(name, weight.astype(np.float16)), "float32")
+            matrix = self.add("Transpose", stored, perm=(1, 0))
+            return self.add("MatMul", x, matrix if scale is None else self.mul(matrix, self.weight(scale)))
+        return self.add("MatMul", x, self._store(name, self._scaled(weight, scale)))
+
+    def _scaled(self, weight: Array, scale: str | None) -> Array:
+        """(out, in) -> (in, out)"""
+        matrix = weight.astype(np.float32).T
         return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)
 
     def _rounded_product(self, x: str, name: str, scale: str | None) -> str:
         """Weights with a step of their own for each output, activations with one for all that are given."""
-        weight = self._matrix(name, scale)
+        weight = self._scaled(self._weights[f"{name}.weight"], scale)
         step = np.maximum(np.abs(weight).max(axis=0), 1e-12) / 127
         rounded = self._store(f"{name}.weight", np.round(weight / step).astype(np.int8))
         names = [f"Rounded_{len(self._nodes)}_{part}" for part in ("values", "step", "zero")]

@@ -9,6 +9,7 @@ What lies between them is arithmetic on a few numbers a step: frames, selectors,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
@@ -29,8 +30,8 @@ def _add_quantize(graph: Graph, config: CodecConfig) -> None:
     z2 = graph.input("z2", "float32", ("tokens", config.dim))
     latents = _unit(graph, graph.linear(z2, "quantizer.project_in", exact=True))
     directions = graph.add("Transpose", _unit(graph, graph.weight("quantizer.codebook")), perm=(1, 0))
-    codes = graph.add("ArgMax", graph.add("MatMul", latents, directions), axis=-1, keepdims=0)
-    graph.output(codes, "codes", "int64", ("tokens",))
+    similarities = graph.add("MatMul", latents, directions)
+    graph.output(_argmax(graph, similarities, config.quantizer.codebook_size), "codes", "int64", ("tokens",))
 
 
 def _add_dequantize(graph: Graph, config: CodecConfig) -> None:
@@ -39,6 +40,20 @@ def _add_dequantize(graph: Graph, config: CodecConfig) -> None:
     vectors = graph.add("Gather", _unit(graph, graph.weight("quantizer.codebook")), codes)
     values = graph.linear(vectors, "quantizer.project_out", exact=True)
     graph.output(values, "z2_hat", "float32", ("tokens", config.dim))
+
+
+def _argmax(graph: Graph, x: str, size: int) -> str:
+    """The first of the largest in each row, (S, size) -> (S,). Maxima of blocks come first: that takes half the time of
+    an ArgMax over all."""
+    block = max(width for width in range(1, math.isqrt(size) + 1) if size % width == 0)
+    if block == 1:
+        return graph.add("ArgMax", x, axis=-1, keepdims=0)
+    blocks = graph.reshape(x, -1, size // block, block)
+    highest = graph.add("ArgMax", graph.add("ReduceMax", blocks, axes=(-1,), keepdims=0), axis=-1, keepdims=1)  # (S, 1)
+    inside = graph.add("GatherND", blocks, highest, batch_dims=1)  # (S, block)
+    within = graph.add("ArgMax", inside, axis=-1, keepdims=0)
+    start = graph.mul(graph.reshape(highest, -1), graph.constant(block, "int64"))
+    return graph.plus(start, within)
 
 
 def _unit(graph: Graph, x: str) -> str:

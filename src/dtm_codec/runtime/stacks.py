@@ -90,11 +90,11 @@ def _neighbourhoods(graph: Graph, x: str) -> str:
     return graph.add("Concat", *parts, axis=1)
 
 
-def _norm(graph: Graph, x: str, name: str, eps: float) -> str:
-    """RMSNorm over the last axis, in the form that onnxruntime knows as one operator."""
+def _norm(graph: Graph, x: str, name: str, eps: float, factor: float = 1.0) -> str:
+    """RMSNorm over the last axis, in the form that onnxruntime knows as one operator, times a factor."""
     mean = graph.add("ReduceMean", graph.add("Pow", x, graph.constant(2.0)), axes=(-1,), keepdims=1)
     root = graph.add("Sqrt", graph.plus(mean, graph.constant(eps)))
-    return graph.mul(graph.add("Div", x, root), graph.weight(f"{name}.weight"))
+    return graph.mul(graph.add("Div", x, root), graph.weight(f"{name}.weight", factor))
 
 
 def _block(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) -> str:
@@ -102,19 +102,19 @@ def _block(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) ->
     attended = _attention(graph, config, normed, f"{name}.attention", plan)
     x = graph.plus(x, graph.linear(attended, f"{name}.attention.out", scale=f"{name}.attention_scale"))
     normed = _norm(graph, x, f"{name}.mlp_norm", config.norm_eps)
-    gate, value = graph.split(graph.linear(normed, f"{name}.mlp.gate_and_value"), 2)
+    gate, value = graph.linear_parts(normed, f"{name}.mlp.gate_and_value", 2)
     hidden = graph.mul(graph.mul(gate, graph.add("Sigmoid", gate)), value)
     return graph.plus(x, graph.linear(hidden, f"{name}.mlp.out", scale=f"{name}.mlp_scale"))
 
 
 def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) -> str:
     heads, width, window = config.heads, config.dim // config.heads, config.window
-    q, k, v = (graph.reshape(part, -1, heads, width) for part in graph.split(graph.linear(x, f"{name}.qkv"), 3))
+    q, k, v = (graph.reshape(part, -1, heads, width) for part in graph.linear_parts(x, f"{name}.qkv", 3))
     q, k = (
-        _rotated(graph, _norm(graph, part, f"{name}.{kind}_norm", config.norm_eps), plan)
-        for part, kind in ((q, "query"), (k, "key"))
+        _rotated(graph, _norm(graph, part, f"{name}.{kind}_norm", config.norm_eps, factor), plan)
+        for part, kind, factor in ((q, "query", width**-0.5), (k, "key", 1.0))
     )
-    queries = graph.mul(graph.reshape(q, -1, window, heads, width), graph.constant(width**-0.5))
+    queries = graph.reshape(q, -1, window, heads, width)
     keys, values = (_around(graph, part, window, heads, width) for part in (k, v))
     queries = graph.add("Transpose", queries, perm=(0, 2, 1, 3))
     scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=(0, 2, 3, 1)))

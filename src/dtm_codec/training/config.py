@@ -9,7 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import CodecConfig, preset
+from .. import hub
+from ..config import CodecConfig, preset, read_model_config
 from ..errors import ConfigError
 from ..validation import Validated, parse_yaml, read_yaml, require
 
@@ -225,7 +226,8 @@ class TrainConfig(Validated):
     """Everything that decides what a run computes. The defaults are the paper's (Section 4.1)."""
 
     model: CodecConfig = field(default_factory=CodecConfig)
-    """In YAML: the name of a preset, or `{preset: NAME, ...}` with the fields that differ."""
+    """In YAML: the name of a preset, or `{preset: NAME, ...}` with the fields that differ. `{like: MODEL, ...}` takes
+    the configuration of a trained model, by its name or folder, for fine-tuning."""
     init_from: str | None = None
     """Start from the weights of this exported folder or checkpoint, as far as they fit (fine-tuning)."""
     seed: int = 0
@@ -350,13 +352,20 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolve_model(model: Any) -> dict[str, Any]:
-    """A preset's name, or a mapping with `preset` and the fields that differ -> all fields."""
+    """A preset's name, or a mapping with `preset` or `like` and the fields that differ -> all fields."""
     if isinstance(model, str):
         return preset(model).to_dict()
     if not isinstance(model, Mapping):
         raise ConfigError(f"model = {model!r}; expected the name of a preset or a mapping")
     fields = dict(model)
-    name = fields.pop("preset", CodecConfig().name)
-    if not isinstance(name, str):
-        raise ConfigError(f"model.preset = {name!r}; expected the name of a preset")
-    return _merge(preset(name).to_dict(), fields)
+    given = {key: fields.pop(key) for key in ("preset", "like") if key in fields}
+    if len(given) > 1:
+        raise ConfigError(f"model.preset and model.like were given ({given}); allowed: one of them")
+    for key, name in given.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"model.{key} = {name!r}; expected a name")
+    if "like" in given:
+        start, _ = read_model_config(hub.find(given["like"]) / hub.CONFIG_FILE)
+    else:
+        start = preset(given.get("preset", CodecConfig().name))
+    return _merge(start.to_dict(), fields)

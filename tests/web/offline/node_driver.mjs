@@ -4,7 +4,9 @@ import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const load = (name) => import(pathToFileURL(`${process.argv[2]}/codec/${name}.js`));
-const [container, tokenCoder, ple, rate, audio] = await Promise.all(["container", "token_coder", "ple", "rate", "audio"].map(load));
+const [container, tokenCoder, ple, rate, audio] = await Promise.all(
+  ["container", "token_coder", "ple", "rate", "audio"].map(load),
+);
 
 const models = new Map();
 const model = (name) => (name === null ? null : models.get(name));
@@ -21,10 +23,13 @@ const calls = {
     return made.fingerprint;
   },
   read: (file, name, maxSeconds) => {
-    const found = maxSeconds ? container.readUpTo(maxSeconds, bytes(file), model(name)) : container.read(bytes(file), model(name));
+    const found = maxSeconds
+      ? container.readUpTo(maxSeconds, bytes(file), model(name))
+      : container.read(bytes(file), model(name));
     return { ...found, codes: [...found.codes], mask: maskText(found.mask) };
   },
-  write: (utterance, mode, name) => text(container.write({ ...utterance, mask: maskOf(utterance.mask) }, mode, model(name))),
+  write: (utterance, mode, name) =>
+    text(container.write({ ...utterance, mask: maskOf(utterance.mask) }, mode, model(name))),
   keep: (statistics, tau, options) => maskText(ple.keep(floats(statistics), tau, options)),
   steps: (features, dim) => text(ple.cosineSteps(floats(features), dim)),
   calibrate: (statistics, target, options) => {

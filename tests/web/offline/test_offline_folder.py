@@ -17,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from dtm_codec import DTMCodec
-from dtm_codec.cli import main
+from dtm_codec.cli import main, web
 from dtm_codec.errors import ConfigError, ModelError
 from dtm_codec.web.offline import folder, onnxruntime_web
 from dtm_codec.web.offline.app import create_page_app
@@ -185,6 +185,17 @@ def test_the_command_writes_a_folder(package: Path, tmp_path: Path, capsys: Any)
 
 
 # The server
+
+
+def test_the_command_serves_it(package: Path, client: Callable[[Any], TestClient], monkeypatch: pytest.MonkeyPatch):
+    served: list[Any] = []
+    monkeypatch.setattr(web, "_run", lambda app, host, port, addresses, local: served.extend([app, *addresses("URL")]))
+    with pytest.raises(SystemExit) as stopped:
+        main(["serve", "--static", "--runtime", str(package)])
+    assert not stopped.value.code
+    app, said = served
+    assert said == "Page, computed in the browser: URL/"
+    assert client(app).get("/page.json").json()["model_id"].startswith("small:")
 
 
 @pytest.fixture

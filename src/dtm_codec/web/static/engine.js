@@ -40,9 +40,14 @@ export function createEngine(player) {
         body = wav;
         if (cut) note = `The first ${seconds} s of it.`;
       } catch {
-        if (bytes.byteLength > most) throw new Error("This browser cannot read the file, and it is too large to send as it is.");
+        if (bytes.byteLength > most)
+          throw new Error("This browser cannot read the file, and it is too large to send as it is.");
       }
-      const answer = await request("/api/demo/clips", { method: "POST", body, headers: { "Content-Type": "audio/wav" } });
+      const answer = await request("/api/demo/clips", {
+        method: "POST",
+        body,
+        headers: { "Content-Type": "audio/wav" },
+      });
       return { ...(await toClip(answer)), note };
     },
 

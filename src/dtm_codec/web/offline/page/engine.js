@@ -33,7 +33,8 @@ export function createEngine(player, onProgress) {
     else reject(new Error(error));
   });
   worker.addEventListener("error", (event) => {
-    for (const { reject } of waiting.values()) reject(new Error(event.message || "The model could not be started in this browser."));
+    for (const { reject } of waiting.values())
+      reject(new Error(event.message || "The model could not be started in this browser."));
     waiting.clear();
   });
 
@@ -93,7 +94,8 @@ export function createEngine(player, onProgress) {
     async describe() {
       page = await (await fetch(new URL("page.json", FOLDER))).json();
       await ask("open", page, "Loading the model …");
-      navigator.serviceWorker?.register(new URL("service-worker.js", FOLDER)).catch(() => {}); // all but offline works without
+      const storing = navigator.serviceWorker?.register(new URL("service-worker.js", FOLDER));
+      storing?.catch(() => {}); // without it, all works but opening the page without a network
       return page;
     },
 
@@ -120,7 +122,9 @@ export function createEngine(player, onProgress) {
 /** Tokens a second around each step, over a Gaussian window. */
 function localRate(mask, frameRate) {
   const reach = Math.round(4 * SMOOTHING * frameRate);
-  const weights = Array.from({ length: 2 * reach + 1 }, (_, i) => Math.exp(-0.5 * ((i - reach) / (SMOOTHING * frameRate)) ** 2));
+  const weights = Array.from({ length: 2 * reach + 1 }, (_, i) =>
+    Math.exp(-0.5 * ((i - reach) / (SMOOTHING * frameRate)) ** 2),
+  );
   return Array.from(mask, (_, step) => {
     let [kept, all] = [0, 0];
     for (let i = Math.max(0, reach - step); i < Math.min(weights.length, mask.length - step + reach); i++) {

@@ -14,7 +14,11 @@ async function store() {
   const { version, files } = await (await fetch("page.json", { cache: "no-cache" })).json();
   const cache = await caches.open(STORES + version);
   const hashed = (path) => /^(model|runtime)\//.test(path);
-  await cache.addAll(["./", "page.json", ...Object.entries(files).map(([path, { hash }]) => (hashed(path) ? `${path}?v=${hash}` : path))]);
+  await cache.addAll([
+    "./",
+    "page.json",
+    ...Object.entries(files).map(([path, { hash }]) => (hashed(path) ? `${path}?v=${hash}` : path)),
+  ]);
   for (const name of await caches.keys()) {
     if (name.startsWith(STORES) && name !== STORES + version) await caches.delete(name);
   }
@@ -22,7 +26,8 @@ async function store() {
 
 self.addEventListener("fetch", (event) => {
   const url = new URL(event.request.url);
-  if (event.request.method === "GET" && url.href.startsWith(self.registration.scope)) event.respondWith(answer(event.request, url));
+  if (event.request.method === "GET" && url.href.startsWith(self.registration.scope))
+    event.respondWith(answer(event.request, url));
 });
 
 async function answer(request, url) {

@@ -20,21 +20,26 @@ const calls = {
   /** page: page.json. Fetches and prepares all; answers how it computes. */
   async open(page, onShare) {
     const files = new Fetcher(page.files, onShare);
-    const [about, config] = await Promise.all(["model/graphs.json", "model/config.json"].map((path) => files.json(path)));
+    const [about, config] = await Promise.all(
+      ["model/graphs.json", "model/config.json"].map((path) => files.json(path)),
+    );
     const arrays = about.token_model && readArrays(await files.bytes(`model/${about.token_model}`));
     const tokenModel = arrays && new TokenModel(arrays.class_of, arrays.transitions, arrays.members);
     const ort = await import(files.url("runtime/ort.wasm.min.mjs"));
     const { wasm } = ort.env;
     wasm.wasmPaths = { mjs: files.url("runtime/ort-wasm-simd-threaded.mjs") };
     wasm.wasmBinary = await files.bytes("runtime/ort-wasm-simd-threaded.wasm");
-    wasm.numThreads = page.threads ?? (self.crossOriginIsolated ? Math.min(MOST_THREADS, navigator.hardwareConcurrency) : 1);
+    wasm.numThreads =
+      page.threads ?? (self.crossOriginIsolated ? Math.min(MOST_THREADS, navigator.hardwareConcurrency) : 1);
     const graphs = Object.entries(about.graphs).map(([name, { file }]) => [name, files.bytes(`model/${file}`)]);
     const sessions = {};
     for (const [name, bytes] of graphs) {
       sessions[name] = await ort.InferenceSession.create(await bytes, { executionProviders: ["wasm"] });
     }
     maxSeconds = page.max_seconds;
-    model = new Model(about, config, tokenModel, page, (name, inputs) => run(ort, about.graphs[name], sessions[name], inputs));
+    model = new Model(about, config, tokenModel, page, (name, inputs) =>
+      run(ort, about.graphs[name], sessions[name], inputs),
+    );
     return { threads: wasm.numThreads };
   },
 
@@ -58,7 +63,15 @@ const calls = {
   },
 };
 
-const answer = ({ codes, mask, numSamples, layout }, dtm, samples, ms) => ({ codes, mask, numSamples, layout, dtm, samples, ms });
+const answer = ({ codes, mask, numSamples, layout }, dtm, samples, ms) => ({
+  codes,
+  mask,
+  numSamples,
+  layout,
+  dtm,
+  samples,
+  ms,
+});
 
 /** Shapes come from the graph's own description: what is not a number there is the number of rows. */
 async function run(ort, { inputs, outputs }, session, arrays) {
@@ -67,7 +80,11 @@ async function run(ort, { inputs, outputs }, session, arrays) {
     const array = arrays[name];
     if (!(array instanceof KINDS[dtype])) throw new ModelError(`input ${name} of a graph is no ${dtype}`);
     const row = shape.reduce((size, axis) => size * (typeof axis === "number" ? axis : 1), 1);
-    feeds[name] = new ort.Tensor(dtype, array, shape.map((axis) => (typeof axis === "number" ? axis : array.length / row)));
+    feeds[name] = new ort.Tensor(
+      dtype,
+      array,
+      shape.map((axis) => (typeof axis === "number" ? axis : array.length / row)),
+    );
   }
   const results = await session.run(feeds);
   return results[outputs[0].name].data;
@@ -92,7 +109,7 @@ class Fetcher {
     const response = await fetch(this.url(path)).catch(() => null);
     if (!response?.ok) throw new Error(`${path} cannot be loaded. Is the page's folder complete?`);
     const parts = [];
-    for (const reader = response.body.getReader(); ; ) {
+    for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
       if (done) break;
       parts.push(value);
@@ -107,7 +124,9 @@ class Fetcher {
   }
 
   get #total() {
-    const fetched = Object.entries(this.#files).filter(([path]) => /^(model|runtime)\//.test(path) && !path.endsWith(".mjs"));
+    const fetched = Object.entries(this.#files).filter(
+      ([path]) => /^(model|runtime)\//.test(path) && !path.endsWith(".mjs"),
+    );
     return fetched.reduce((total, [, { bytes }]) => total + bytes, 0);
   }
 }

@@ -6,15 +6,15 @@ const ZEROS = 32; // of the sinc on each side of its centre
 const MOST_MEGABYTES = 128; // of a file: decoded, it takes many times as much
 const BETA = 12; // of the Kaiser window: 118 dB
 
-/** Band-limited to the lower of both rates, (T,) -> (round(T to / from),), at least one. A windowed sinc, the same in every
- *  browser. */
+/** Band-limited to the lower of both rates, (T,) -> (round(T to / from),), at least one. A windowed sinc, the same in
+ *  every browser. */
 export function resample(samples, from, to) {
   if (from === to) return samples;
   const divisor = gcd(from, to);
   const [up, down] = [to / divisor, from / divisor];
   const cutoff = (0.95 * Math.min(from, to)) / from; // of half the old rate: the filter needs room to fall
   const reach = Math.ceil(ZEROS / cutoff);
-  const phases = Array.from({ length: up }, (_, phase) => filter((phase * down) % up / up, cutoff, reach));
+  const phases = Array.from({ length: up }, (_, phase) => filter(((phase * down) % up) / up, cutoff, reach));
   const resampled = new Float32Array(Math.max(1, Math.round((samples.length * up) / down)));
   for (let i = 0; i < resampled.length; i++) {
     const centre = Math.floor((i * down) / up);
@@ -81,7 +81,8 @@ export async function readAudio(bytes, sampleRate) {
 function storedRate(bytes) {
   const name = (at, length) => String.fromCharCode(...bytes.subarray(at, at + length));
   let rate = null;
-  if (name(0, 4) === "RIFF" && name(8, 8) === "WAVEfmt ") rate = new DataView(bytes.buffer, bytes.byteOffset).getUint32(24, true);
+  if (name(0, 4) === "RIFF" && name(8, 8) === "WAVEfmt ")
+    rate = new DataView(bytes.buffer, bytes.byteOffset).getUint32(24, true);
   if (name(0, 4) === "fLaC") rate = (bytes[18] << 12) | (bytes[19] << 4) | (bytes[20] >> 4);
   return rate >= 8000 && rate <= 96000 ? rate : null; // what every browser's contexts take
 }

@@ -1,7 +1,7 @@
 // The .dtm file of one utterance, as bitstream/container.py writes and reads it (docs/bitstream.md).
 //
-// An utterance is { codes (K,), mask (N,) of 0 and 1, numSamples, modelId, layout }. For each utterance and choice there
-// is one string of bytes, and `read` takes no other.
+// An utterance is { codes (K,), mask (N,) of 0 and 1, numSamples, modelId, layout }. For each utterance and choice
+// there is one string of bytes, and `read` takes no other.
 
 import { BitReader, BitWriter, packedBytes } from "./bits.js";
 import { crc32 } from "./checksums.js";
@@ -22,13 +22,21 @@ export function write(utterance, mode = "compact", tokenModel = null) {
   const masks = compact && layout.stride === null ? [null, encodeMask(mask)] : [null];
   if (compact && tokenModel) checkWidth(tokenModel, layout);
   const tokens = compact && tokenModel ? [null, encodeTokens(codes, tokenModel)] : [null];
-  const files = masks.flatMap((codedMask) => tokens.map((codedTokens) => assemble(utterance, tokenModel, codedMask, codedTokens)));
+  const files = masks.flatMap((codedMask) =>
+    tokens.map((codedTokens) => assemble(utterance, tokenModel, codedMask, codedTokens)),
+  );
   return files.reduce((best, file) => (file.length < best.length ? file : best));
 }
 
 /** A file with each section range coded as given, or in fixed width for null. */
 function assemble({ layout, numSamples, modelId, mask, codes }, tokenModel, codedMask, codedTokens) {
-  const header = writeHeader({ layout, numSamples, modelId, maskBytes: codedMask?.length ?? null, tokensCoded: codedTokens !== null });
+  const header = writeHeader({
+    layout,
+    numSamples,
+    modelId,
+    maskBytes: codedMask?.length ?? null,
+    tokensCoded: codedTokens !== null,
+  });
   const withMask = layout.stride === null && codedMask === null;
   const withTokens = codedTokens === null;
   const fixedWidth = new BitWriter((withMask ? mask.length : 0) + (withTokens ? codes.length * layout.tokenBits : 0));
@@ -53,7 +61,8 @@ export function read(bytes, tokenModel = null) {
   const { layout, numSamples, modelId } = header;
   let codes;
   if (header.tokensCoded) {
-    if (!tokenModel) throw new BitstreamError(`the tokens are coded with the statistics of model '${modelId}': give them`);
+    if (!tokenModel)
+      throw new BitstreamError(`the tokens are coded with the statistics of model '${modelId}': give them`);
     if (tokenModel.fingerprint !== fingerprint) {
       throw new BitstreamError(
         `the tokens are coded with statistics ${hex(fingerprint)} of model '${modelId}'; ` +
@@ -95,8 +104,8 @@ function checkWidth(tokenModel, layout) {
   }
 }
 
-/** `read` for files of strangers: one that claims more than `maxSeconds` is refused before its mask is decoded. Of files
- *  with more than 200 steps a second, the steps are counted: their seconds say little. */
+/** `read` for files of strangers: one that claims more than `maxSeconds` is refused before its mask is decoded. Of
+ *  files with more than 200 steps a second, the steps are counted: their seconds say little. */
 export function readUpTo(maxSeconds, bytes, tokenModel = null) {
   const { layout, numSamples } = openHeader(bytes).header;
   const seconds = Math.max(numSamples / layout.sampleRate, stepsOf(layout, numSamples) / 200);

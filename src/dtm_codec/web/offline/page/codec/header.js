@@ -44,7 +44,9 @@ export function checkHeader(header) {
   }
   const most = MAX_STEPS * layout.hopLength;
   if (!(numSamples >= 1 && numSamples <= most)) {
-    throw new BitstreamError(`num_samples = ${numSamples}; allowed in a file with hops of ${layout.hopLength}: 1 ... ${most}`);
+    throw new BitstreamError(
+      `num_samples = ${numSamples}; allowed in a file with hops of ${layout.hopLength}: 1 ... ${most}`,
+    );
   }
   return header;
 }
@@ -90,7 +92,8 @@ export function readHeader(bytes) {
   };
   const flags = byte() & 15;
   const fixedRate = Boolean(flags & FIXED_RATE);
-  if (flags > 7 || (flags & MASK_CODED && fixedRate)) throw new BitstreamError(`unknown combination of flags 0x${flags.toString(16)}`);
+  if (flags > 7 || (flags & MASK_CODED && fixedRate))
+    throw new BitstreamError(`unknown combination of flags 0x${flags.toString(16)}`);
   const modelId = unpackModelId(Array.from({ length: 10 }, byte));
   const rateAndWidth = byte();
   const hopCode = byte();
@@ -129,6 +132,9 @@ function unpackModelId(bytes) {
     name = (LETTERS[number % BASE] ?? "?") + name;
     number = Math.floor(number / BASE);
   }
-  const fingerprint = bytes.slice(6).map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const fingerprint = bytes
+    .slice(6)
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
   return `${number ? "?" : name.replace(/\0+$/, "")}:${fingerprint}`;
 }

@@ -11,7 +11,8 @@ export function bitsOf(layout, tokens, steps) {
 }
 
 /** A kept step every `stride` steps. */
-export const fixedMask = (stride, steps) => Uint8Array.from({ length: steps }, (_, step) => (step % stride === 0 ? 1 : 0));
+export const fixedMask = (stride, steps) =>
+  Uint8Array.from({ length: steps }, (_, step) => (step % stride === 0 ? 1 : 0));
 
 /** Steps that are kept, in order. */
 export function positionsOf(mask) {

@@ -80,7 +80,8 @@ export class Model {
       throw new ModelError(`encoded by model '${modelId}'; this page has model '${this.about.model_id}'`);
     }
     for (const [name, value] of Object.entries(layout)) {
-      if (value !== this.layout[name]) throw new ModelError(`${name} = ${value} in the file; this model has ${this.layout[name]}`);
+      if (value !== this.layout[name])
+        throw new ModelError(`${name} = ${value} in the file; this model has ${this.layout[name]}`);
     }
     const size = this.config.quantizer.codebook_size;
     const wrong = codes.find((code) => code >= size);

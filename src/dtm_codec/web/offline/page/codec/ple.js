@@ -2,7 +2,7 @@
 
 import { RateError } from "./errors.js";
 
-/** Step lengths (N,), tau, { sMax, firstCrossing } -> keep mask (N,) of 0 and 1; as selectors/ple.py, which explains it. */
+/** Step lengths (N,), tau, { sMax, firstCrossing } -> keep mask (N,) of 0 and 1; selectors/ple.py explains it. */
 export function keep(statistics, tau, { sMax = null, firstCrossing = false } = {}) {
   if (!(tau > 0 && tau < Infinity)) throw new RateError(`tau = ${tau}; allowed: > 0 (path length per kept frame)`);
   const mask = new Uint8Array(statistics.length);

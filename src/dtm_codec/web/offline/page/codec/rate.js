@@ -11,7 +11,8 @@ export function calibrate(keepAt, target) {
     const mask = keepAt(tau);
     return { tau, mask, tokens: mask.reduce((total, kept) => total + kept, 0) };
   };
-  const nearer = (first, second) => (Math.abs(second.tokens - target) < Math.abs(first.tokens - target) ? second : first);
+  const nearer = (first, second) =>
+    Math.abs(second.tokens - target) < Math.abs(first.tokens - target) ? second : first;
   let [low, high] = [at(TAU_MIN), at(TAU_MAX)]; // low tau, many tokens
   let best = nearer(high, low);
   while (best.tokens !== target && high.tau / low.tau > 1 + 1e-12) {

@@ -10,9 +10,16 @@ export function readArrays(bytes) {
   if (length > bytes.length - 8) throw new ModelError(`a header of ${length} bytes in a file of ${bytes.length}`);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
   const arrays = {};
-  for (const [name, { dtype, data_offsets: [start, end] }] of Object.entries(header)) {
+  for (const [
+    name,
+    {
+      dtype,
+      data_offsets: [start, end],
+    },
+  ] of Object.entries(header)) {
     if (name === "__metadata__") continue;
-    if (!(dtype in KINDS)) throw new ModelError(`tensor ${name} of type ${dtype}; allowed: ${Object.keys(KINDS).join(", ")}`);
+    if (!(dtype in KINDS))
+      throw new ModelError(`tensor ${name} of type ${dtype}; allowed: ${Object.keys(KINDS).join(", ")}`);
     arrays[name] = new KINDS[dtype](bytes.slice(8 + length + start, 8 + length + end).buffer);
   }
   return arrays;

@@ -43,11 +43,14 @@ export class TokenModel {
     const [size, classes] = [this.codebookSize, this.classes];
     if (size < 2 || size > MOST_CODES || classes < 1 || classes > MOST_CLASSES) {
       throw new ModelError(
-        `token statistics of ${size} codes in ${classes} classes; allowed: 2 ... ${MOST_CODES} in 1 ... ${MOST_CLASSES}`,
+        `token statistics of ${size} codes in ${classes} classes; ` +
+          `allowed: 2 ... ${MOST_CODES} in 1 ... ${MOST_CLASSES}`,
       );
     }
     if (this.members.length !== size || this.transitions.length !== classes ** 2) {
-      throw new ModelError(`token statistics of ${size}, ${this.transitions.length}, ${this.members.length} numbers; allowed: V, C x C, V`);
+      throw new ModelError(
+        `token statistics of ${size}, ${this.transitions.length}, ${this.members.length} numbers; allowed: V, C x C, V`,
+      );
     }
     const used = new Set(this.classOf);
     if (used.size !== classes || [...used].some((kind) => kind < 0 || kind >= classes)) {
@@ -64,7 +67,9 @@ export class TokenModel {
     }
     const limit = frequencies.length > 1 ? MOST_FREQUENCY : TOTAL;
     if (least < 1 || most > limit || sum !== TOTAL) {
-      throw new ModelError(`token frequencies ${least} ... ${most} with sum ${sum}; allowed: 1 ... ${limit} with sum ${TOTAL}`);
+      throw new ModelError(
+        `token frequencies ${least} ... ${most} with sum ${sum}; allowed: 1 ... ${limit} with sum ${TOTAL}`,
+      );
     }
     return frequencies.length > 1 ? table(frequencies) : null;
   }
@@ -74,7 +79,9 @@ export class TokenModel {
     const view = new DataView(new ArrayBuffer(2 * classOf.length + 4 * (transitions.length + members.length)));
     classOf.forEach((kind, i) => view.setInt16(2 * i, kind, true));
     transitions.forEach((frequency, i) => view.setInt32(2 * classOf.length + 4 * i, frequency, true));
-    members.forEach((frequency, i) => view.setInt32(2 * classOf.length + 4 * (transitions.length + i), frequency, true));
+    members.forEach((frequency, i) =>
+      view.setInt32(2 * classOf.length + 4 * (transitions.length + i), frequency, true),
+    );
     const digest = sha256(new Uint8Array(view.buffer));
     return digest[0] * 256 + digest[1];
   }
