@@ -18,8 +18,19 @@ MAX_SOCKET_MESSAGE = 1 << 17
 
 
 def server_settings(app: Any, log_level: str = "warning") -> Config:
-    """For the command line and for tests alike."""
-    return Config(app, http=PatientProtocol, ws_max_size=MAX_SOCKET_MESSAGE, log_level=log_level, server_header=False)
+    """For the command line and for tests alike.
+
+    No pings: an answer to one would wait behind the messages before it, and a caller whom the server cannot keep up
+    with would be taken for gone. Who says nothing is the page's business.
+    """
+    return Config(
+        app,
+        http=PatientProtocol,
+        ws_max_size=MAX_SOCKET_MESSAGE,
+        ws_ping_interval=None,
+        log_level=log_level,
+        server_header=False,
+    )
 
 
 class PatientProtocol(H11Protocol):

@@ -101,7 +101,11 @@ async function connect(stream) {
     microphone.port.onmessage = ({ data }) => own.send(data);
   });
   socket.addEventListener("message", ({ data }) => (typeof data === "string" ? hear(own, JSON.parse(data)) : own.play(new Int16Array(data))));
-  socket.addEventListener("close", () => own === call && end());
+  socket.addEventListener("close", ({ code }) => {
+    if (own !== call) return;
+    if (code !== 1000 && byId("message").hidden) fail("The line to the server broke.");
+    end();
+  });
   call = own;
   showCall();
   requestAnimationFrame(watch);
