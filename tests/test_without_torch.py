@@ -55,7 +55,7 @@ def test_torch_cannot_be_imported_there(environment: dict[str, str]) -> None:
 def test_encode_decode_info_thin_and_show(run: Run, tmp_path: Path) -> None:
     shutil.copy(sample_path(), tmp_path / "speech.flac")
     for words in (
-        ("encode", "speech.flac", "--bitrate", "800"),
+        ("encode", "speech.flac", "--bitrate", "800", "--nominal"),
         ("info", "speech.dtm"),
         ("decode", "speech.dtm"),
         ("thin", "speech.dtm", "--bitrate", "600"),
