@@ -27,7 +27,7 @@ Runtime = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR|TGZ",
-        help="onnxruntime-web as npm installed or packed it; without it, it is fetched once from the npm registry.",
+        help="onnxruntime-web as npm installed or packed it; without it, npm fetches it once.",
     ),
 ]
 

@@ -20,7 +20,7 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture(scope="session")
 def files() -> Files:
-    """The page with the bundled model. onnxruntime-web comes from the cache or the npm registry."""
+    """The page with the bundled model. onnxruntime-web comes from the cache or from npm."""
     try:
         runtime_files()
     except ConfigError as error:

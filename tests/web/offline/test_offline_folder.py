@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from dtm_codec import DTMCodec
 from dtm_codec.cli import main, web
 from dtm_codec.errors import ConfigError, ModelError
-from dtm_codec.web.offline import folder, onnxruntime_web
+from dtm_codec.web.offline import folder
 from dtm_codec.web.offline.app import create_page_app
 from dtm_codec.web.offline.onnxruntime_web import FILES, Pinned, runtime_files
 
@@ -81,26 +81,34 @@ def test_it_is_fetched_once(package: Path, tmp_path: Path, monkeypatch: pytest.M
     integrity = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
     monkeypatch.setattr(Pinned, "read", classmethod(lambda cls: cls("1.0", integrity)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    asked: list[str] = []
-
-    def answer(url: str, timeout: float) -> io.BytesIO:
-        asked.append(url)
-        return io.BytesIO(data)
-
-    monkeypatch.setattr(onnxruntime_web.urllib.request, "urlopen", answer)
+    (tmp_path / "it.tgz").write_bytes(data)
+    npm(tmp_path, f'echo "$2" >> {tmp_path}/asked; cp {tmp_path}/it.tgz "$5"', monkeypatch)
     assert runtime_files() == runtime_files()
-    assert asked == ["https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-1.0.tgz"]
+    assert (tmp_path / "asked").read_text() == "onnxruntime-web@1.0\n"
 
 
-def test_without_a_network_the_error_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def refuse(url: str, timeout: float) -> None:
-        raise OSError("no network")
-
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("echo 'no network' >&2; exit 1", "no network"), ("exit 3", "npm ended with 3"), (None, "npm is not installed")],
+)
+def test_without_a_network_the_error_says_what_helps(
+    script: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(onnxruntime_web.urllib.request, "urlopen", refuse)
-    with pytest.raises(ConfigError, match=r"cannot be fetched \(no network\).*npm pack onnxruntime-web@"):
+    npm(tmp_path, script, monkeypatch)
+    with pytest.raises(ConfigError, match=rf"cannot be fetched \(.*{said}\).*npm pack onnxruntime-web@"):
         runtime_files()
     assert list(tmp_path.rglob("*.wasm")) == []
+
+
+def npm(folder: Path, script: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of that name instead of the real one, or none."""
+    programs = folder / "programs"
+    programs.mkdir()
+    if script is not None:
+        (programs / "npm").write_text(f"#!/bin/sh\n{script}\n")
+        (programs / "npm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/bin" if script is not None else str(programs))
 
 
 # The folder

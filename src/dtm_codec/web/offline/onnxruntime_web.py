@@ -1,8 +1,8 @@
 """onnxruntime-web, which runs graphs in a browser: the version that `page/package-lock.json` pins, and no other bytes.
 
-It is 14 MB of WebAssembly that only this page needs, so that the package does not carry it. It is fetched once from
-the npm registry, checked against the lock file, and kept in the user's cache. npm itself is not needed, but a folder
-or an archive that npm made will do.
+It is 14 MB of WebAssembly that only this page needs, so that the package does not carry it. npm fetches it once, from
+wherever the user's npm fetches packages; it is checked against the lock file and kept in the user's cache. A folder or
+an archive that npm made elsewhere will do too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import hashlib
 import io
 import json
 import os
+import shutil
+import subprocess
 import tarfile
-import urllib.request
+import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from urllib.error import URLError
 
 from ...errors import ConfigError
 from ...files import write_atomically
@@ -26,9 +27,7 @@ FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-thread
 """What the page loads."""
 
 _PACKAGE = "onnxruntime-web"
-_REGISTRY = "https://registry.npmjs.org"
-_MAX_ARCHIVE_BYTES = 128 << 20
-_TIMEOUT_S = 60
+_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,9 @@ class Pinned:
         return cls(entry["version"], entry["integrity"])
 
     @property
-    def archive(self) -> str:
-        return f"{_PACKAGE}-{self.version}.tgz"
-
-    @property
-    def url(self) -> str:
-        return f"{_REGISTRY}/{_PACKAGE}/-/{self.archive}"
+    def package(self) -> str:
+        """As npm takes it."""
+        return f"{_PACKAGE}@{self.version}"
 
     def check(self, archive: bytes, origin: str) -> None:
         found = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
@@ -63,14 +59,14 @@ def cache_folder() -> Path:
 
 
 def runtime_files(source: Path | None = None) -> dict[str, bytes]:
-    """`FILES` by name. source: an installed npm package, or its archive; else the cache, or the npm registry."""
+    """`FILES` by name. source: an installed npm package, or its archive; else the cache, or npm."""
     pinned = Pinned.read()
     if source is not None:
         return _from_folder(source, pinned) if source.is_dir() else _from_archive(_read(source), pinned, str(source))
     cached = cache_folder() / f"{_PACKAGE}-{pinned.version}-{pinned.integrity[7:15].replace('/', '_')}"
     if all((cached / name).is_file() for name in FILES):
         return {name: (cached / name).read_bytes() for name in FILES}
-    files = _from_archive(_fetch(pinned), pinned, pinned.url)
+    files = _from_archive(_fetch(pinned), pinned, pinned.package)
     cached.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_atomically(cached / name, data)
@@ -85,14 +81,28 @@ def _read(path: Path) -> bytes:
 
 
 def _fetch(pinned: Pinned) -> bytes:
-    try:
-        with urllib.request.urlopen(pinned.url, timeout=_TIMEOUT_S) as response:
-            return bytes(response.read(_MAX_ARCHIVE_BYTES))
-    except (URLError, OSError) as error:
-        raise ConfigError(
-            f"{pinned.url} cannot be fetched ({error}); allowed without a network: --runtime with what "
-            f"'npm pack {_PACKAGE}@{pinned.version}' makes"
-        ) from error
+    """The archive, as npm gets it."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise ConfigError(_unfetched(pinned, "the program npm is not installed"))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", pinned.package, "--silent", "--pack-destination", folder]
+        try:
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
+            (archive,) = Path(folder).iterdir()
+        except subprocess.CalledProcessError as error:
+            said = " ".join(error.stderr.split())[-300:]
+            raise ConfigError(_unfetched(pinned, said or f"npm ended with {error.returncode}")) from error
+        except (subprocess.TimeoutExpired, OSError, ValueError) as error:
+            raise ConfigError(_unfetched(pinned, str(error))) from error
+        return archive.read_bytes()
+
+
+def _unfetched(pinned: Pinned, why: str) -> str:
+    return (
+        f"{pinned.package} cannot be fetched ({why}); allowed without a network: --runtime with what "
+        f"'npm pack {pinned.package}' makes"
+    )
 
 
 def _from_folder(folder: Path, pinned: Pinned) -> dict[str, bytes]:
