@@ -78,9 +78,9 @@ class LanguageModel(nn.Module):
     members: Tensor
     place: Tensor
 
-    def __init__(self, codebook: np.ndarray, size: Size = Size()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, codebook: np.ndarray, size: Size | None = None) -> None:
         super().__init__()
-        self.size = size
+        self.size = size = size or Size()
         codes, features = len(codebook), _features(codebook)
         self.register_buffer("vectors", features)  # (V, F)
         members = neighbourhoods(codebook)
