@@ -38,7 +38,7 @@ demo: $(INSTALLED)  ## encode and decode the bundled sample, report its bits, dr
 
 .PHONY: test
 test: $(INSTALLED_ALL)  ## all tests; those in a browser where Chromium and its driver are installed
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # networks of tests are too small to be shared out
 
 .PHONY: test-web
 test-web: $(INSTALLED_ALL)  ## the pages: servers, hostile input, a real browser
