@@ -28,7 +28,7 @@ from .grouping import grouped
 from .piecewise import Sound, Stage1, Statistics
 from .rate.request import RateRequest, check_effort
 from .rate.thinning import thinned
-from .research import Research
+from .research import EncodeOptions, Research
 from .selection import Choice, OnProgress, Refine, layout_of, own_layout, selector_config
 from .speech.audio import (
     Samples,
@@ -47,6 +47,7 @@ from .weights import num_parameters
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+    from typing_extensions import Unpack  # of typing from Python 3.11 on
 
     from .network import Network
     from .refinement import Refiner
@@ -86,14 +87,8 @@ class DTMCodec(Streaming, Research):
         audio: list[Any] | tuple[Any, ...],
         sample_rate: int,
         *,
-        bitrate: float | None = None,
-        token_rate: float | None = None,
-        tau: float | None = None,
-        quality: Quality | None = None,
-        written: bool = False,
-        selector: str | SelectorConfig | None = None,
-        effort: int = 0,
         on_progress: OnProgress | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> list[Encoded]: ...
 
     @overload
@@ -102,14 +97,8 @@ class DTMCodec(Streaming, Research):
         audio: npt.NDArray[Any] | Tensor,
         sample_rate: int,
         *,
-        bitrate: float | None = None,
-        token_rate: float | None = None,
-        tau: float | None = None,
-        quality: Quality | None = None,
-        written: bool = False,
-        selector: str | SelectorConfig | None = None,
-        effort: int = 0,
         on_progress: OnProgress | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> Encoded: ...
 
     def encode(
