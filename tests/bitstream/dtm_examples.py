@@ -1,8 +1,11 @@
 """Utterances of every kind, for property tests."""
 
+import zlib
+
 import numpy as np
 from hypothesis import strategies as st
 
+from dtm_codec.bitstream.header import Header
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.encoded import Encoded, Layout
 
@@ -62,3 +65,34 @@ MODELS = {
     1_000: skewed_model(1_000),
 }
 """By codebook size; with one class, with one code a class, and with several of both."""
+
+
+SIZE = 64
+MODEL = MODELS[SIZE]
+
+
+def seal(content: bytes) -> bytes:
+    """With a checksum that fits, also the statistics if the tokens are range coded: what an attacker would send."""
+    fingerprint = MODEL.fingerprint if content[3:] and content[3] & 2 else 0
+    return content + (zlib.crc32(content) ^ fingerprint).to_bytes(4, "big")
+
+
+_LAYOUT = Layout(16_000, 160, 6, None)
+
+BROKEN_FILES = [
+    (b"", "not a .dtm file"),
+    (b"RIFF\0\0\0\0WAVE", "RIF|52 49 46"),
+    (b"DTM", "checksum"),
+    (b"DTM\x30" + bytes(20), "version 3"),
+    (b"DTM\x10" + bytes(20), r"version 1: dtm-codec 0\.1 reads it"),
+    (seal(b"DTM\x20"), "cut off in the header"),
+    (seal(b"DTM\x28" + bytes(20)), "flags 0x8"),
+    (seal(b"DTM\x25" + bytes(20)), "flags 0x5"),
+    (seal(b"DTM\x20" + b"\xff" * 10 + b"\x46\x28\x01\x80\x00"), "model id"),
+    (seal(Header(_LAYOUT, 160, "a:00000000").to_bytes()[:-2] + b"\xa0\x81\x00" + b"\x80"), "too long"),
+    (seal(Header(_LAYOUT, 160, "a:00000000").to_bytes()), "1 steps in a payload of 0 bytes"),
+    (seal(Header(_LAYOUT, 160, "a:00000000").to_bytes() + b"\x80\0"), "1 tokens of 6 bits in 2 bytes"),
+    (seal(Header(_LAYOUT, 160, "a:00000000").to_bytes() + b"\0"), "first step"),
+    (seal(Header(_LAYOUT, 160, "a:00000000", mask_bytes=9).to_bytes() + b"\0"), "mask of 9 bytes"),
+]
+"""Content, and what the error must say of it."""

@@ -2,11 +2,10 @@
 
 import time
 import tracemalloc
-import zlib
 
 import numpy as np
 import pytest
-from dtm_examples import MODELS, make, utterances
+from dtm_examples import BROKEN_FILES, MODEL, SIZE, make, seal, utterances
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -14,15 +13,6 @@ from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import MAX_STEPS, Header
 from dtm_codec.encoded import Encoded, Layout
 from dtm_codec.errors import BitstreamError
-
-SIZE = 64
-MODEL = MODELS[SIZE]
-
-
-def seal(content: bytes) -> bytes:
-    """With a checksum that fits, also the statistics if the tokens are range coded: what an attacker would send."""
-    fingerprint = MODEL.fingerprint if content[3:] and content[3] & 2 else 0
-    return content + (zlib.crc32(content) ^ fingerprint).to_bytes(4, "big")
 
 
 def read_or_refuse(data: bytes) -> Encoded | None:
@@ -100,25 +90,7 @@ LAYOUT = Layout(16_000, 160, 6, None)
 FIXED = Layout(16_000, 160, 6, 255)
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        (b"", "not a .dtm file"),
-        (b"RIFF\0\0\0\0WAVE", "RIF"),
-        (b"DTM", "checksum"),
-        (b"DTM\x30" + bytes(20), "version 3"),
-        (b"DTM\x10" + bytes(20), r"version 1: dtm-codec 0\.1 reads it"),
-        (seal(b"DTM\x20"), "cut off in the header"),
-        (seal(b"DTM\x28" + bytes(20)), "flags 0x8"),
-        (seal(b"DTM\x25" + bytes(20)), "flags 0x5"),
-        (seal(b"DTM\x20" + b"\xff" * 10 + b"\x46\x28\x01\x80\x00"), "model id"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes()[:-2] + b"\xa0\x81\x00" + b"\x80"), "too long"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes()), "1 steps in a payload of 0 bytes"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes() + b"\x80\0"), "1 tokens of 6 bits in 2 bytes"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes() + b"\0"), "first step"),
-        (seal(Header(LAYOUT, 160, "a:00000000", mask_bytes=9).to_bytes() + b"\0"), "mask of 9 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("content", "named"), BROKEN_FILES)
 def test_the_error_names_what_is_wrong(content: bytes, named: str) -> None:
     with pytest.raises(BitstreamError, match=named):
         Encoded.from_bytes(content)

@@ -7,7 +7,7 @@ import pytest
 from browser_support import CONTRAST, Page, browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from test_browser_listening import on_page
+from test_browser_listening import enter, on_page
 from web_support import ADMIN, make_prepared, served
 
 from dtm_codec.web.app import create_app
@@ -32,20 +32,6 @@ def running(tmp_path: Path, speech, request) -> Iterator[RunningTest]:
 def url(running: RunningTest) -> Iterator[str]:
     with served(create_app(listening=running, admin_token=ADMIN)) as address:
         yield address
-
-
-def enter(page: Page, url: str) -> None:
-    """To the training page."""
-    page.open(url)
-    page.script("localStorage.clear()")
-    page.driver.refresh()
-    page.shows("welcome")
-    page["name"].send_keys(Keys.ENTER)
-    page.shows("volume")
-    page["volume-play"].click()
-    page.until(lambda: page["volume-done"].is_enabled(), "it does not play")
-    page["volume-done"].click()
-    on_page(page, "Training")
 
 
 def heard(page: Page) -> list[bool]:

@@ -138,8 +138,8 @@ def test_the_results_page_asks_for_its_token(page: Page, listening_url: str):
     page.complaints()  # the browser notes the refusal
 
 
-def first_recording(page: Page, url: str) -> None:
-    """Come anew and pass the pages before the first trial."""
+def enter(page: Page, url: str) -> None:
+    """Come anew, to the training page."""
     page.open(url)
     page.script("localStorage.clear()")
     page.driver.refresh()
@@ -150,6 +150,11 @@ def first_recording(page: Page, url: str) -> None:
     page.until(lambda: page["volume-done"].is_enabled(), "it does not play")
     page["volume-done"].click()
     on_page(page, "Training")
+
+
+def first_recording(page: Page, url: str) -> None:
+    """Come anew and pass the pages before the first trial."""
+    enter(page, url)
     for index in range(1, 6):
         page.press(str(index))
         page.press(Keys.PAGE_UP)

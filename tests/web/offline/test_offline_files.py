@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from dtm_examples import MODELS, make, utterances
+from dtm_examples import BROKEN_FILES, MODEL, MODELS, SIZE, make, seal, utterances
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from node_support import Node, ScriptError
@@ -23,8 +22,6 @@ from dtm_codec.errors import BitstreamError
 GOLDEN = Path(__file__).parents[2] / "bitstream" / "golden"
 FACTS = json.loads((GOLDEN / "golden.json").read_text())
 FILES = sorted(path.name for path in GOLDEN.glob("*.dtm"))
-SIZE = 64
-MODEL = MODELS[SIZE]
 
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -59,12 +56,6 @@ def test_every_utterance_has_the_same_file(
     written = encoded.to_bytes(mode, MODELS[size] if with_model else None)
     assert node.write(encoded, mode, str(size) if with_model else None) == written
     assert node.read(written, str(size)) == encoded
-
-
-def seal(content: bytes) -> bytes:
-    """With a checksum that fits, also the statistics if the tokens are range coded: what an attacker would send."""
-    fingerprint = MODEL.fingerprint if content[3:] and content[3] & 2 else 0
-    return content + (zlib.crc32(content) ^ fingerprint).to_bytes(4, "big")
 
 
 def agree(node: Node, data: bytes) -> None:
@@ -107,25 +98,7 @@ def test_damage(node: Node, encoded: Encoded, mode: str, data: st.DataObject) ->
 LAYOUT = Layout(16_000, 160, 6, None)
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        (b"", "not a .dtm file"),
-        (b"RIFF\0\0\0\0WAVE", "52 49 46"),
-        (b"DTM", "checksum"),
-        (b"DTM\x30" + bytes(20), "version 3: a newer release"),
-        (b"DTM\x10" + bytes(20), r"version 1: dtm-codec 0\.1 reads it"),
-        (seal(b"DTM\x20"), "cut off in the header"),
-        (seal(b"DTM\x28" + bytes(20)), "flags 0x8"),
-        (seal(b"DTM\x25" + bytes(20)), "flags 0x5"),
-        (seal(b"DTM\x20" + b"\xff" * 10 + b"\x46\x28\x01\x80\x00"), "model id"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes()[:-2] + b"\xa0\x81\x00" + b"\x80"), "too long"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes()), "1 steps in a payload of 0 bytes"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes() + b"\x80\0"), "1 tokens of 6 bits in 2 bytes"),
-        (seal(Header(LAYOUT, 160, "a:00000000").to_bytes() + b"\0"), "first step"),
-        (seal(Header(LAYOUT, 160, "a:00000000", mask_bytes=9).to_bytes() + b"\0"), "mask of 9 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("content", "named"), BROKEN_FILES)
 def test_the_error_names_what_is_wrong(node: Node, content: bytes, named: str) -> None:
     with pytest.raises(ScriptError, match=named):
         node.read(content)
