@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtm_codec import refinement
+from dtm_codec.coding import refinement
 from dtm_codec.metrics.base import SAMPLE_RATE, Samples
 from dtm_codec.speech.audio import read_audio, sample_path
 

@@ -33,6 +33,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+def test_modules_that_the_architecture_names_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/architecture.md").read_text())
+    assert [name for name in named if not any((ROOT / p / name).exists() for p in ("", "src/dtm_codec"))] == []
+
+
 def commands(text: str) -> list[list[str]]:
     """Every call of `dtm-codec` in code, in its own lines or within a sentence, as words."""
     text = text.replace("\\\n", " ")

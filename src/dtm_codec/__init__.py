@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batches import AudioBatch, TokenBatch
     from .codec import DTMCodec
+    from .coding.research import Features
     from .config import PRESETS, CodecConfig, QuantizerConfig, SelectorConfig, preset
     from .encoded import Encoded, Layout
     from .errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
-    from .research import Features
 
 __version__ = "0.2.0"
 
 _HOME = {
     "DTMCodec": "codec",
-    "Features": "research",
+    "Features": "coding.research",
     **dict.fromkeys(("AudioBatch", "TokenBatch"), "batches"),
     **dict.fromkeys(("PRESETS", "CodecConfig", "QuantizerConfig", "SelectorConfig", "preset"), "config"),
     **dict.fromkeys(("Encoded", "Layout"), "encoded"),

@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from . import hub, piecewise
-from .backend import Backend, Floats, Mask
 from .backends import load_backend, torch_network, untrained
+from .backends.base import Backend, Floats, Mask
 from .bitstream.token_coder import TokenModel
+from .coding import piecewise
+from .coding.grouping import grouped
+from .coding.piecewise import Sound, Stage1, Statistics
+from .coding.research import EncodeOptions, Research
+from .coding.selection import Choice, OnProgress, Refine, layout_of, own_layout, selector_config
 from .config import BackendName, Bitrates, CodecConfig, Quality, SelectorConfig
 from .encoded import Encoded, Layout, Mode
 from .errors import ModelError
-from .files import write_atomically
-from .grouping import grouped
-from .piecewise import Sound, Stage1, Statistics
+from .live.streams import Streaming
+from .models import hub
+from .models.weights import num_parameters
 from .rate.request import RateRequest, check_effort
 from .rate.thinning import thinned
-from .research import EncodeOptions, Research
-from .selection import Choice, OnProgress, Refine, layout_of, own_layout, selector_config
 from .speech.audio import (
     Samples,
     Source,
@@ -41,16 +43,15 @@ from .speech.audio import (
     resample,
     stream_audio,
 )
-from .streaming import Streaming
-from .weights import num_parameters
+from .system.files import write_atomically
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from typing_extensions import Unpack  # of typing from Python 3.11 on
 
+    from .coding.refinement import Refiner
     from .network import Network
-    from .refinement import Refiner
 
 STAGE1_SHARE = 0.6
 """Of the time of encoding, for progress bars."""
@@ -127,7 +128,7 @@ class DTMCodec(Streaming, Research):
         written: bitrate or quality count what a compact file holds, header aside, not what Eq. 5 counts. It is met from
         below within 1 % or two tokens, for two or three passes of Stage 2 (`rate/spending.py`).
         selector: another selector than the model's, by name or configuration.
-        effort: how many other codes are tried for every token, to come nearer to the original (`refinement.py`);
+        effort: how many other codes are tried for every token, to come nearer to the original (`coding/refinement.py`);
         0 takes the encoder's own. Files and decoder are the same.
         on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
         """
@@ -370,7 +371,7 @@ class DTMCodec(Streaming, Research):
 
     def _refiner(self, rounds: int) -> Refiner:
         network = self.network
-        from .refinement import Refiner
+        from .coding.refinement import Refiner
 
         return Refiner(network, rounds)
 

@@ -2,8 +2,8 @@
 
     x -STFT-> S -Enc1-> z1 -DTM-> z1_kept -Enc2-> z2 -VQ-> z2_hat -Dec1-> h -Up-> z1_hat -Dec2-> spec_hat -iSTFT-> x_hat
 
-`forward` is the whole chain, for training on crops of equal length. `piecewise.py` has the same chain in pieces, for
-utterances of any lengths.
+`forward` is the whole chain, for training on crops of equal length. `coding/piecewise.py` has the same chain in pieces,
+for utterances of any lengths.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .backend import PIECE
+from .backends.base import PIECE
 from .config import SELECTOR_MELS, CodecConfig, SelectorFeatures, Stack
+from .models.weights import Array, shapes
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
 from .nn.resampling import build_downsampler, build_upsampler
@@ -25,7 +26,6 @@ from .nn.timeline import Timeline
 from .nn.transformer import TransformerStack
 from .rate.calibration import calibrate
 from .selectors import build
-from .weights import Array, shapes
 
 HEADS: dict[str, type[Head]] = {"istft": SpectralHead, "source-filter": SourceFilterHead}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .optional import import_optional
+from .system.optional import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

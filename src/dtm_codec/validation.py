@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import ConfigError
-from .optional import import_optional
+from .system.optional import import_optional
 
 Built = TypeVar("Built")
 

@@ -67,7 +67,7 @@ def test_models_shows_the_bundled_ones_first(
     run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dtm_codec.config.PRESETS", {"vfr-25": PRESETS["vfr-25"]})
-    monkeypatch.setattr("dtm_codec.hub.BUNDLED", tmp_path)
+    monkeypatch.setattr("dtm_codec.models.hub.BUNDLED", tmp_path)
     shutil.copytree(model, tmp_path / "tiny")
     header, bundled, preset = run("models").stdout.decode().splitlines()
     rates = ["frame", "rate", "token", "rate", "bps", "latency"]

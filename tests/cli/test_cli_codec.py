@@ -83,7 +83,7 @@ def test_a_bundled_model_is_found_by_the_id_in_the_file(
     run: Run, speech: Path, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run("encode", "speech.wav", "-m", model)
-    monkeypatch.setattr("dtm_codec.hub.BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr("dtm_codec.models.hub.BUNDLED", tmp_path / "bundled")
     missing = run("decode", "speech.dtm")
     model_id = DTMCodec.from_pretrained(model).model_id
     assert missing.code == 2

@@ -20,12 +20,13 @@ import soundfile
 from cli_support import Run, sweep
 from rich.console import Console
 
-from dtm_codec import DTMCodec, files, preset
+from dtm_codec import DTMCodec, preset
 from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import MAX_STEPS
 from dtm_codec.cli import batch, streams
 from dtm_codec.encoded import Encoded
 from dtm_codec.speech.audio import audio_info, write_audio
+from dtm_codec.system import files
 
 
 def names(folder: Path) -> set[str]:

@@ -12,8 +12,8 @@ import pytest
 from corpus_helpers import alive, children, files
 
 from dtm_codec.corpus import CorpusError, run, tokenize
-from dtm_codec.locks import FolderInUseError, folder_in_use
-from dtm_codec.workers import WorkerError
+from dtm_codec.system.locks import FolderInUseError, folder_in_use
+from dtm_codec.system.workers import WorkerError
 
 
 def command(clips: Path, out: Path, model: Path) -> list[str]:

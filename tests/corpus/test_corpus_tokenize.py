@@ -20,9 +20,9 @@ from dtm_codec import DTMCodec, DTMCodecError, Encoded, Layout, ModelError, Rate
 from dtm_codec.corpus import CorpusError, tokenize
 from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
-from dtm_codec.files import _MACHINE
 from dtm_codec.speech.audio import read_audio
 from dtm_codec.speech.utterance import Failure, Utterance
+from dtm_codec.system.files import _MACHINE
 
 pytestmark = pytest.mark.usefixtures("inline")
 

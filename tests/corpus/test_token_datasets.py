@@ -16,8 +16,8 @@ from dtm_codec import DTMCodec, corpus
 from dtm_codec.config import preset
 from dtm_codec.corpus import CorpusError, TokenDataset, TokenStream, collate, detokenize, run, tokenize
 from dtm_codec.corpus import schema as corpus_schema
-from dtm_codec.optional import MissingPackageError
 from dtm_codec.speech.audio import audio_info
+from dtm_codec.system.optional import MissingPackageError
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from dtm_codec.evaluation.runner import evaluate
 from dtm_codec.evaluation.summary import Summary
 from dtm_codec.evaluation.systems.base import Coded, Samples
 from dtm_codec.evaluation.systems.plain import Identity, LowPass
-from dtm_codec.locks import FolderInUseError, folder_in_use
+from dtm_codec.system.locks import FolderInUseError, folder_in_use
 
 pyarrow = pytest.importorskip("pyarrow.parquet")
 

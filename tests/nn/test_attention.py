@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dtm_codec.backend import Floats, Positions
+from dtm_codec.backends.base import Floats, Positions
+from dtm_codec.coding.pieces import Rows, in_pieces
 from dtm_codec.nn.attention import AttentionPlan, windowed_attention
 from dtm_codec.nn.timeline import Timeline
 from dtm_codec.nn.transformer import TransformerStack, rotate
-from dtm_codec.pieces import Rows, in_pieces
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=5).map(tuple)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dtm_codec.errors import DataError
-from dtm_codec.files import files_under, walk
 from dtm_codec.speech.folders import PUBLISHED, read_set
+from dtm_codec.system.files import files_under, walk
 
 
 def make(folder: Path, *names: str) -> None:

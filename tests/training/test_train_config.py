@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dtm_codec import DTMCodec, hub
+from dtm_codec import DTMCodec
 from dtm_codec.config import PRESETS, preset
 from dtm_codec.errors import ConfigError, ModelError
+from dtm_codec.models import hub
 from dtm_codec.training.config import DiscriminatorConfig, TrainConfig, load_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -27,7 +27,7 @@ from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
 from dtm_codec.errors import ConfigError, DataError
-from dtm_codec.locks import FolderInUseError, folder_in_use
+from dtm_codec.system.locks import FolderInUseError, folder_in_use
 from dtm_codec.training import checkpoints
 from dtm_codec.training import run as training_run
 from dtm_codec.training.config import TrainConfig

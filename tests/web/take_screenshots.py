@@ -21,7 +21,7 @@ from dtm_codec.cli.web import other_codecs
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.report import make_report
 from dtm_codec.evaluation.runner import evaluate
-from dtm_codec.preferences import Choice
+from dtm_codec.ratings.preferences import Choice
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo

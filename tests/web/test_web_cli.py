@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from web_support import make_prepared
 
 from dtm_codec.cli import app, main
-from dtm_codec.preferences import Choice
+from dtm_codec.ratings.preferences import Choice
 from dtm_codec.speech.audio import write_audio
 from dtm_codec.web.listening.store import Store
 

@@ -13,8 +13,8 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
-from ..optional import missing
-from ..threads import let_threads_sleep
+from ..system.optional import missing
+from ..system.threads import let_threads_sleep
 from . import batch, codec, corpus, evaluate, models, recipe, show, streams, thin, train, web
 from .stream import stream
 

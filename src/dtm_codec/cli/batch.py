@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..errors import DTMCodecError
-from ..files import atomic_path, printable, remove_leftovers
 from ..speech.raw import RawAudio, RawFormat
+from ..system.files import atomic_path, printable, remove_leftovers
 from . import streams
 from .jobs import STREAM, FileError, Job, Plan, exists
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import BitstreamError, DTMCodecError, ModelError
-from ..files import printable
+from ..system.files import printable
 from . import batch, jobs, options, streams
 from .facts import FileFacts, facts_of, latency_text
 
@@ -246,7 +246,7 @@ def codec_finder(
     model: str | None, device: str, backend: BackendName | None = None, *, in_torch: bool = False
 ) -> Callable[[str], DTMCodec]:
     """From a file's model id to the codec that decodes it: the one asked for, or the bundled one of that id."""
-    from .. import hub
+    from ..models import hub
 
     if model is not None:
         chosen = options.load_codec(model, device, backend, in_torch=in_torch)

@@ -153,7 +153,7 @@ def bench(
     from ..evaluation.bench import DEFAULT_SYSTEMS, bench_block
     from ..evaluation.bench import bench as run
     from ..evaluation.rendering import markdown_table
-    from ..files import write_atomically
+    from ..system.files import write_atomically
 
     try:
         lengths = [float(length) for length in memory.split(",") if length.strip()]

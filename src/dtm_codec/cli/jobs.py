@@ -10,8 +10,8 @@ from pathlib import Path
 import typer
 
 from ..errors import DTMCodecError
-from ..files import files_under
 from ..speech.raw import RawFormat
+from ..system.files import files_under
 
 STREAM = "-"
 """Standard input, or standard output."""

@@ -39,8 +39,8 @@ class ModelFacts:
 
 def models(as_json: options.Json = False) -> None:
     """List the bundled models and the presets that can be trained."""
-    from .. import hub
     from ..config import PRESETS
+    from ..models import hub
 
     rows = [_facts(name, "bundled", hub.read_folder(folder).config) for name, folder in hub.bundled_models().items()]
     rows += [_facts(name, "preset", config) for name, config in PRESETS.items()]
@@ -60,9 +60,9 @@ def models(as_json: options.Json = False) -> None:
 
 
 def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:
+    from ..coding.selection import own_layout
     from ..live.latency import latency_of
-    from ..selection import own_layout
-    from ..weights import num_parameters
+    from ..models.weights import num_parameters
 
     token_rate = config.frame_rate / config.stride if config.is_fixed_rate else config.frame_rate * config.keep_ratio
     bps = own_layout(config).bitrate(token_rate)

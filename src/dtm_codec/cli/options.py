@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
-from .. import threads
 from ..config import DEFAULT_QUALITY, BackendName, Quality, SelectorName
 from ..errors import ConfigError
 from ..specs import whole_number
 from ..speech.raw import RawFormat, SampleFormat
+from ..system import threads
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
-    from ..hub import LoadedModel
+    from ..models.hub import LoadedModel
 
 
 def _positive(allowed: str, **units: float) -> Callable[[str], float]:
@@ -201,9 +201,9 @@ def load_codec(
     backend is named. in_torch: what is asked for needs torch.
     """
     began = threads.Load.now()
-    from .. import hub
     from ..backends import runs_in_onnx
     from ..codec import DTMCodec
+    from ..models import hub
 
     loaded = model if isinstance(model, hub.LoadedModel) else hub.load(hub.DEFAULT_MODEL if model is None else model)
     if backend is None and device == "cpu" and not in_torch and runs_in_onnx(loaded):

@@ -142,8 +142,8 @@ def train(
     from rich.console import Console
     from rich.live import Live
 
+    from ..system.workers import available_cores
     from ..training import family as families
-    from ..workers import available_cores
 
     given = [f"{key}={json.dumps(value)}" for key, value in (("data.train", data), ("data.dev", dev)) if value]
     runs = families.plan(families.find_family(family), output, [*given, *(overrides or ())])

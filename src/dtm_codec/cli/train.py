@@ -117,8 +117,8 @@ def export(
 
 
 def _export_onnx(model: str, output: Path, precision: Literal["fp32", "fp16", "int8"]) -> None:
-    from .. import hub
-    from ..runtime.export import export_graphs
+    from ..backends.onnx.export import export_graphs
+    from ..models import hub
 
     loaded = hub.load(model)
     sizes = export_graphs(loaded, output, precision)

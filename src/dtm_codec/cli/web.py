@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ConfigError
-from ..optional import import_optional
+from ..system.optional import import_optional
 from . import options
 
 if TYPE_CHECKING:
     from ..config import BackendName
-    from ..preferences import PairResult
     from ..ratings import RatingResults
+    from ..ratings.preferences import PairResult
     from ..web.demo import Demo, OtherCodec
     from ..web.guard import Guard
     from ..web.listening.prepared import RoundTrip
@@ -86,7 +86,7 @@ def serve(
     if static:
         if listening is not None:
             raise ConfigError("--static with --listening; allowed: one of them")
-        from ..hub import DEFAULT_MODEL
+        from ..models.hub import DEFAULT_MODEL
         from ..web.offline.app import create_page_app
         from ..web.offline.folder import page_files
 
@@ -136,7 +136,7 @@ def page(
     runtime: Runtime = None,
 ) -> None:
     """Write the page that encodes and decodes in the browser, as a folder that any web server can host."""
-    from ..hub import DEFAULT_MODEL
+    from ..models.hub import DEFAULT_MODEL
     from ..web.offline.folder import page_files, write_folder
 
     size = write_folder(page_files(model or DEFAULT_MODEL, runtime), output)
@@ -147,8 +147,8 @@ def page(
 def _demo(model: str | None, device: str, backend: BackendName | None, max_seconds: float) -> Demo:
     import math
 
-    from .. import hub
     from ..live.latency import latency_of
+    from ..models import hub
     from ..web.demo import Demo
 
     name = model or hub.DEFAULT_MODEL
@@ -228,9 +228,8 @@ def results(
     ] = True,
 ) -> None:
     """Print the table: mean and 95 % interval of every system and pairwise tests, or the share of every pair."""
-    from .. import preferences
-    from ..files import write_atomically
-    from ..ratings import analyse, ratings_csv
+    from ..ratings import analyse, preferences, ratings_csv
+    from ..system.files import write_atomically
     from ..web.listening import report
     from ..web.listening.prepared import RATINGS_FILE, load_test
     from ..web.listening.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..optional import import_optional
+from ..system.optional import import_optional
 from .errors import CorpusError
 from .flattening import Scheme, SchemeName, flatten, unflatten
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path, PurePosixPath
 
-from ..grouping import grouped
+from ..coding.grouping import grouped
 from ..speech.audio import AUDIO_SUFFIXES, write_audio
 from .errors import CorpusError
 from .schema import find_shards, read_footer, read_rows

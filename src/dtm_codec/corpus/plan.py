@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from ..files import write_atomically
+from ..system.files import write_atomically
 from ..validation import load
 from .errors import CorpusError
 from .parts import Part, Source

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..optional import import_optional
+from ..system.optional import import_optional
 from .errors import CorpusError
 from .plan import Shard
 from .worker import FinishedShard, ShardWorker, TokenizeJob

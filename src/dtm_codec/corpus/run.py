@@ -16,9 +16,9 @@ from typing import Any, get_args
 import numpy as np
 
 from ..config import CodecConfig, SelectorName
-from ..files import remove_leftovers, write_atomically
-from ..locks import folder_in_use
-from ..workers import available_cores, run_in_processes
+from ..system.files import remove_leftovers, write_atomically
+from ..system.locks import folder_in_use
+from ..system.workers import available_cores, run_in_processes
 from . import ray_engine
 from .errors import CorpusError
 from .manifest import Manifest
@@ -175,7 +175,7 @@ def _run(
 def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Model:
     """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
     from ..codec import DTMCodec
-    from ..hub import DEFAULT_MODEL, bundled_models
+    from ..models.hub import DEFAULT_MODEL, bundled_models
 
     chosen = DEFAULT_MODEL if model is None else model
     codec = DTMCodec.from_pretrained(chosen)

@@ -17,8 +17,8 @@ import numpy as np
 
 from ..encoded import Encoded, Layout
 from ..errors import ConfigError
-from ..optional import import_optional
 from ..speech.utterance import Failure, Utterance
+from ..system.optional import import_optional
 from ..validation import build
 from .errors import CorpusError
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import atomic_path, walk
 from ..speech.audio import AUDIO_SUFFIXES
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
+from ..system.files import atomic_path, walk
 from .manifest import Manifest
 from .parts import Compare, Part, Source, state_of
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import DataError
-from ..optional import import_optional
 from ..speech.utterance import AUDIO_FIELDS, FIELDS, Failure, Utterance, first_field, plain_text
+from ..system.optional import import_optional
 from .parts import Ids, Part, Source
 
 pa, pq = import_optional("pyarrow", "corpus"), import_optional("pyarrow.parquet", "corpus")

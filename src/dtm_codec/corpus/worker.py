@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..coding.grouping import grouped
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
-from ..files import atomic_path
-from ..grouping import grouped
 from ..speech.audio import LOST_SECONDS, Samples
 from ..speech.utterance import Failure, Utterance, plain_text
+from ..system.files import atomic_path
 from .errors import CorpusError
 from .parts import Part, Source
 from .plan import Shard

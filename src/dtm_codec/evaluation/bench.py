@@ -18,7 +18,7 @@ import torch
 
 from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples, read_audio, sample_path
-from ..workers import run_in_processes
+from ..system.workers import run_in_processes
 from . import systems
 from .diagnostics import SelectorClock, cpu_seconds
 from .systems.ours import DTM, use_selector

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..files import write_atomically
+from ..system.files import write_atomically
 
 Cached = TypeVar("Cached")
 

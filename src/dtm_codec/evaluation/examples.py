@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..metrics.base import SAMPLE_RATE
-from ..optional import import_optional
 from ..speech.audio import audio_bytes, audio_info, read_audio
+from ..system.optional import import_optional
 from .document import Example, Version
 from .summary import UTTERANCES, Summary
 

@@ -9,8 +9,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic_path
-from ..optional import import_optional
+from ..system.files import atomic_path
+from ..system.optional import import_optional
 from .document import Figure, Panel
 from .paper import curves as paper_curves
 from .summary import MetricInfo, Summary

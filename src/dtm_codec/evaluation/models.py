@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ConfigError, ModelError
-from ..hub import find as find_model
+from ..models.hub import find as find_model
 
 FAMILIES = ("small", "paper")
 """Twins for CPU, or the paper's own size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files import write_atomically
+from ..system.files import write_atomically
 from .document import Figure, Report, notes
 from .page import page
 from .tables import Block, Cell, Group

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from .. import metrics
 from ..errors import AudioError, DTMCodecError
-from ..locks import folder_in_use
 from ..metrics import Metric, Sample
 from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples
 from ..speech.utterance import Utterance
-from ..workers import run_in_processes
+from ..system.locks import folder_in_use
+from ..system.workers import run_in_processes
 from . import systems
 from .journal import Journal, JudgedUtterance
 from .saved_audio import SavedAudio, save

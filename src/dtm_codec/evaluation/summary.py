@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from .. import validation
 from ..errors import ConfigError, DTMCodecError
-from ..files import atomic_path, write_atomically
-from ..intervals import Estimate, weighted_mean
 from ..metrics import Metric
-from ..optional import import_optional
+from ..metrics.intervals import Estimate, weighted_mean
 from ..speech.utterance import Utterance
+from ..system.files import atomic_path, write_atomically
+from ..system.optional import import_optional
 from .journal import JudgedUtterance
 from .saved_audio import SavedAudio
 from .systems import System

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import AudioError
-from ..optional import import_optional, package_version
 from ..specs import Spec
+from ..system.optional import import_optional, package_version
 from .base import Last, Metric, Sample, Samples, Score
 from .speaker import log_mel_filterbank
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..files import fingerprint
-from ..optional import import_optional, package_version
 from ..specs import Spec
+from ..system.files import fingerprint
+from ..system.optional import import_optional, package_version
 from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, local_model
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from ..optional import import_optional
+from ..system.optional import import_optional
 
 
 def one_thread_session(judge: str, path: Path) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import AudioError
-from ..optional import import_optional, package_version
+from ..system.optional import import_optional, package_version
 from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score
 
 STEP_S = 0.01

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import AudioError
-from ..optional import import_optional, package_version
+from ..system.optional import import_optional, package_version
 from .base import SAMPLE_RATE, Metric, Sample, Score
 
 

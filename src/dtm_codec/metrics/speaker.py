@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import AudioError, ModelError
-from ..files import fingerprint
-from ..optional import import_optional, package_version
 from ..specs import Spec
+from ..system.files import fingerprint
+from ..system.optional import import_optional, package_version
 from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
 from .onnx import one_thread_session
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import AudioError
-from ..optional import import_optional, package_version
 from ..specs import Spec
+from ..system.optional import import_optional, package_version
 from .base import SAMPLE_RATE, Metric, Sample, Score
 
 

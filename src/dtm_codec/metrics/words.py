@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
-from ..optional import import_optional
 from ..specs import Spec
+from ..system.optional import import_optional
 from .base import Metric, Sample, Score
 from .recognisers import RECOGNISERS, Recogniser, recogniser
 

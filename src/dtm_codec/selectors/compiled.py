@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..optional import import_optional
+from ..system.optional import import_optional
 from .base import Array, Mask, Selector
 
 Parameters = ParamSpec("Parameters")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import ConfigError
-from ..optional import import_optional
+from ..system.optional import import_optional
 from .audio import Samples
 
 

@@ -20,7 +20,7 @@ import soundfile
 import soxr
 
 from ..errors import AudioError
-from ..files import atomic_path
+from ..system.files import atomic_path
 from . import ffmpeg
 from .raw import MAX_CHANNELS, RawAudio
 

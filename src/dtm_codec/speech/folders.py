@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import DataError
-from ..files import files_under
+from ..system.files import files_under
 from .audio import AUDIO_SUFFIXES, READ_SUFFIXES
 from .manifest import read_manifest
 from .utterance import Utterance, plain_text

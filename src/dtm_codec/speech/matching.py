@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..errors import DataError
-from ..files import files_under
+from ..system.files import files_under
 from .audio import AUDIO_SUFFIXES, READ_SUFFIXES
 
 SHOWN = 3

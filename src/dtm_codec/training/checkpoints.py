@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DTMCodecError
-from ..files import atomic_path, write_atomically
+from ..system.files import atomic_path, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import hub
 from ..config import CodecConfig, preset, read_model_config
 from ..errors import ConfigError
+from ..models import hub
 from ..validation import Validated, parse_yaml, read_yaml, require
 
 Logger = Literal["tensorboard", "wandb"]

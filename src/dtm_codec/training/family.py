@@ -23,7 +23,7 @@ from typing import Literal
 
 from .. import validation
 from ..errors import ConfigError, DTMCodecError
-from ..hub import WEIGHTS_FILE
+from ..models.hub import WEIGHTS_FILE
 from ..validation import Validated, require
 from . import checkpoints
 from .config import TrainConfig, load_config

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .. import hub
+from ..models import hub
 from ..network import Network
 from . import checkpoints
 from .discriminators import Discriminators

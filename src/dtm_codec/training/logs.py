@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column
 from rich.text import Text
 
-from ..files import atomic_path, write_atomically
-from ..optional import import_optional
+from ..system.files import atomic_path, write_atomically
+from ..system.optional import import_optional
 from .config import TrainConfig
 from .deadline import Deadline
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..files import write_atomically
-from ..optional import import_optional
 from ..speech.audio import audio_bytes
 from ..speech.folders import PUBLISHED, Corpus
 from ..speech.manifest import read_manifest
 from ..speech.utterance import Utterance
+from ..system.files import write_atomically
+from ..system.optional import import_optional
 from .data import unless_broken
 
 

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from ..codec import DTMCodec
 from ..errors import DataError
-from ..files import write_atomically
-from ..hub import CONFIG_FILE
-from ..locks import FolderInUseError, folder_in_use
 from ..metrics import build_all
-from ..optional import import_optional
+from ..models.hub import CONFIG_FILE
 from ..speech.audio import Samples
+from ..system.files import write_atomically
+from ..system.locks import FolderInUseError, folder_in_use
+from ..system.optional import import_optional
 from . import checkpoints, dev, precision
 from .config import TrainConfig
 from .data import READER_DIED, Batch, batches, find_utterances, is_shards

@@ -18,10 +18,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..errors import AudioError, DataError
-from ..optional import import_optional
 from ..speech.audio import Samples
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
+from ..system.optional import import_optional
 from .config import DataConfig
 from .data import MAX_UNREADABLE, REPORTED, Batch, collate, leave_signals, read_ahead, with_gain
 

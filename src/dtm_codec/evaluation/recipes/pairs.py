@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...intervals import Estimate, relative_change, weighted_mean
-from ...optional import import_optional
+from ...metrics.intervals import Estimate, relative_change, weighted_mean
+from ...system.optional import import_optional
 from ..summary import UTTERANCES, Summary
 from ..tables import Block, Cell, Column, Group, metric_columns
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, DTMCodecError
-from ...locks import folder_in_use
 from ...speech.utterance import Utterance
+from ...system.locks import folder_in_use
 from .. import figures, systems
 from ..cache import ResultCache
 from ..data import read_data

@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 
 from ...errors import AudioError, ConfigError
-from ...files import fingerprint
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec, positive_number
 from ...speech.audio import read_audio, write_audio
 from ...speech.matching import Matching, listed, match
+from ...system.files import fingerprint
 from .base import Coded, Samples, System, fit
 from .programs import ProgramError
 

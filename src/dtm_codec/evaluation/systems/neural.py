@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ...backends import check_device
 from ...errors import ConfigError, DTMCodecError, ModelError
-from ...files import fingerprint
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...optional import import_optional
 from ...specs import Spec, positive_number
 from ...speech.audio import resample
+from ...system.files import fingerprint
+from ...system.optional import import_optional
 from .base import Coded, Samples, System, fit
 
 RANDOM = "random"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from ...errors import AudioError, ConfigError
-from ...files import write_atomically
 from ...ratings import ANCHOR, REFERENCE
 from ...specs import Spec
 from ...speech.anchor import low_pass
@@ -18,6 +17,7 @@ from ...speech.audio import READ_SUFFIXES, Samples, audio_info, read_audio, resa
 from ...speech.folders import read_set
 from ...speech.matching import match
 from ...speech.utterance import Utterance
+from ...system.files import write_atomically
 from ...validation import Validated, load
 from .definition import FOLDER, Definition, Method
 from .stimuli import MIN_SECONDS, aligned, matched

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...files import atomic_path
-from ...optional import import_optional
-from ...preferences import PairResult
 from ...ratings import RatingResults
+from ...ratings.preferences import PairResult
+from ...system.files import atomic_path
+from ...system.optional import import_optional
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 

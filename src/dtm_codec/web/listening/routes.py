@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ... import preferences
-from ...preferences import Choice
-from ...ratings import analyse, ratings_csv
+from ...ratings import analyse, preferences, ratings_csv
+from ...ratings.preferences import Choice
 from .choosing import ChoiceSession, make_choice_session
 from .definition import UNIQUE_CODES
 from .prepared import RATINGS_FILE, ListeningTest, load_test

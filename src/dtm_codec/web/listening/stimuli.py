@@ -9,8 +9,8 @@ import numpy as np
 import soundfile
 
 from ...errors import AudioError
-from ...optional import import_optional
 from ...speech.audio import Samples
+from ...system.optional import import_optional
 
 MAX_DELAY_S = 0.25
 """Delays of systems are looked for up to this."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import ConfigError
-from ...preferences import Choice
 from ...ratings import Rating
+from ...ratings.preferences import Choice
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (

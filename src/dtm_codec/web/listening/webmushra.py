@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
-from ...files import write_atomically
-from ...optional import import_optional
 from ...ratings import REFERENCE
+from ...system.files import write_atomically
+from ...system.optional import import_optional
 from .prepared import ListeningTest
 
 AUDIO = Path("configs") / "resources" / "dtm-codec"

@@ -15,13 +15,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import browser, hub
+from ... import browser
+from ...backends.onnx.export import export_graphs
 from ...config import CodecConfig
 from ...errors import ConfigError, ModelError
-from ...files import write_atomically
-from ...runtime.export import export_graphs
+from ...models import hub
+from ...models.weights import num_parameters
 from ...speech.audio import sample_path
-from ...weights import num_parameters
+from ...system.files import write_atomically
 from ..rates import rate_range
 from .onnxruntime_web import runtime_files
 

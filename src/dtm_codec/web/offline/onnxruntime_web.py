@@ -21,7 +21,7 @@ from importlib import resources
 from pathlib import Path
 
 from ...errors import ConfigError
-from ...files import write_atomically
+from ...system.files import write_atomically
 
 FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 """What the page loads."""

@@ -1,0 +1,75 @@
+"""Which backend computes a model. torch is imported only where it is used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ..config import CodecConfig
+from ..errors import ModelError
+from ..models.hub import LoadedModel
+from ..system.optional import import_optional
+from .base import Backend
+
+if TYPE_CHECKING:
+    from ..network import Network
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
+    if device == "cpu":
+        return
+    torch = import_optional("torch", "torch")
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ModelError(f"device = {device!r}; allowed: one that torch finds here ({error})") from error
+
+
+def torch_network(backend: Backend) -> Network:
+    """The network of a backend that is torch's."""
+    import_optional("torch", "torch")
+    from .pytorch import TorchBackend
+
+    if not isinstance(backend, TorchBackend):
+        raise ModelError(f"this needs backend = 'torch'; the codec was loaded with {backend.name!r}")
+    return backend.network
+
+
+def untrained(config: CodecConfig) -> Backend:
+    import_optional("torch", "torch")
+    from ..network import Network
+    from .pytorch import TorchBackend
+
+    return TorchBackend(Network(config))
+
+
+def runs_in_onnx(loaded: LoadedModel) -> bool:
+    """Whether a model can be computed without torch."""
+    from .onnx.graphs import has_graphs
+
+    return loaded.tensors is not None and has_graphs(loaded.config) and find_spec("onnxruntime") is not None
+
+
+def load_backend(loaded: LoadedModel, device: str, name: str | None) -> Backend:
+    """What computes a model, by name; without one, torch where it is installed."""
+    if name is None:
+        name = "torch" if find_spec("torch") is not None else "onnx"
+    if name == "torch" or loaded.tensors is None:
+        import_optional("torch", "torch")
+        from .pytorch import TorchBackend
+
+        check_device(device)
+        trained = TorchBackend.load(loaded.config, loaded.tensors, device)
+        if name == "torch":
+            return trained
+        loaded = replace(loaded, tensors=trained.weights())
+    from .onnx.backend import PRECISIONS, OnnxBackend
+
+    if name not in PRECISIONS:
+        raise ModelError(f"backend = {name!r}; allowed: 'torch', {', '.join(map(repr, PRECISIONS))}")
+    assert loaded.tensors is not None
+    backend = OnnxBackend(loaded.config, loaded.tensors, name)
+    backend.to(device)
+    return backend

@@ -1,0 +1,185 @@
+"""A graph under construction: each method adds a node and returns the name of what it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ModelError
+from . import protobuf
+
+OPSET = 17
+IR_VERSION = 8
+
+MAX_BYTES = (1 << 31) - (1 << 20)
+"""A protobuf message has less than 2 GB."""
+
+SHARED = 1024
+"""Numbers of a constant up to which it is compared with those that are there."""
+
+Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
+"""How weights are stored. fp32: as they are computed with. fp16: in half the space, computed with in 32 bits. int8: the
+matrices in 8 bits, multiplied with activations that are rounded to 8 bits on the way."""
+
+Array: TypeAlias = npt.NDArray[Any]
+Weights: TypeAlias = Mapping[str, Array]
+"""Tensors of a model by name, float16 or float32."""
+
+Shape: TypeAlias = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    """A name stands for a size that may be any: the same name, the same size."""
+
+
+class Graph:
+    def __init__(self, name: str, weights: Weights, precision: Precision) -> None:
+        self.name, self.precision = name, precision
+        self.inputs: list[Port] = []
+        self.outputs: list[Port] = []
+        self._weights = weights
+        self._nodes: list[bytes] = []
+        self._tensors: dict[str, bytes] = {}
+        self._constants: dict[tuple[Any, ...], str] = {}
+
+    def input(self, name: str, dtype: str, shape: Shape) -> str:
+        self.inputs.append(Port(name, dtype, shape))
+        return name
+
+    def output(self, value: str, name: str, dtype: str, shape: Shape) -> None:
+        self._nodes.append(protobuf.node("Identity", [value], [name], {}))
+        self.outputs.append(Port(name, dtype, shape))
+
+    def add(self, operator: str, *inputs: str, **attributes: protobuf.Attribute) -> str:
+        """A node with one output."""
+        name = f"{operator}_{len(self._nodes)}"
+        self._nodes.append(protobuf.node(operator, inputs, [name], attributes))
+        return name
+
+    def split(self, x: str, parts: int, axis: int = -1) -> list[str]:
+        """Equal parts."""
+        names = [f"Split_{len(self._nodes)}_{part}" for part in range(parts)]
+        self._nodes.append(protobuf.node("Split", [x], names, {"axis": axis}))
+        return names
+
+    def constant(self, values: npt.ArrayLike, dtype: str = "float32") -> str:
+        """A small or computed tensor; a small one that comes again is stored once."""
+        array = np.asarray(values, dtype)
+        key = (dtype, array.shape, array.tobytes() if array.size <= SHARED else len(self._constants))
+        if key not in self._constants:
+            self._constants[key] = self._store(f"constant_{len(self._constants)}", array)
+        return self._constants[key]
+
+    def _store(self, name: str, values: Array) -> str:
+        self._tensors.setdefault(name, protobuf.tensor(name, values))
+        return name
+
+    def weight(self, name: str, factor: float = 1.0) -> str:
+        """A tensor of the model, times a factor."""
+        values = self._weights[name]
+        if factor != 1:
+            values = values.astype(np.float32) * np.float32(factor)
+        if self.precision == "fp16" and values.ndim == 2:
+            return self.add("Cast", self._store(name, values.astype(np.float16)), to=protobuf.TYPES["float32"])
+        return self._store(name, values.astype(np.float32))
+
+    def linear(self, x: str, name: str, scale: str | None = None, exact: bool = False) -> str:
+        """x @ weight.T + bias of a layer, times a vector if there is one to scale its outputs. (S, in) -> (S, out)
+
+        exact: never with numbers of 8 bits.
+        """
+        if self.precision == "int8" and not exact:
+            product = self._rounded_product(x, name, scale)
+        else:
+            product = self._product(x, f"{name}.weight", self._weights[f"{name}.weight"], scale)
+        bias = f"{name}.bias"
+        return self.plus(product, self.weight(bias)) if bias in self._weights else product
+
+    def linear_parts(self, x: str, name: str, parts: int) -> list[str]:
+        """The output of a layer without bias in equal parts. (S, in) -> (S, out / parts) each"""
+        if self.precision == "int8":
+            return self.split(self.linear(x, name), parts)
+        matrices = np.split(self._weights[f"{name}.weight"], parts)  # what is never joined need not be split
+        return [self._product(x, f"{name}.weight.{part}", matrix) for part, matrix in enumerate(matrices)]
+
+    def _product(self, x: str, name: str, weight: Array, scale: str | None = None) -> str:
+        if self.precision == "fp16":  # folded when it is loaded
+            stored = self.cast(self._store(name, weight.astype(np.float16)), "float32")
+            matrix = self.add("Transpose", stored, perm=(1, 0))
+            return self.add("MatMul", x, matrix if scale is None else self.mul(matrix, self.weight(scale)))
+        return self.add("MatMul", x, self._store(name, self._scaled(weight, scale)))
+
+    def _scaled(self, weight: Array, scale: str | None) -> Array:
+        """(out, in) -> (in, out)"""
+        matrix = weight.astype(np.float32).T
+        return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)
+
+    def _rounded_product(self, x: str, name: str, scale: str | None) -> str:
+        """Weights with a step of their own for each output, activations with one for all that are given."""
+        weight = self._scaled(self._weights[f"{name}.weight"], scale)
+        step = np.maximum(np.abs(weight).max(axis=0), 1e-12) / 127
+        rounded = self._store(f"{name}.weight", np.round(weight / step).astype(np.int8))
+        names = [f"Rounded_{len(self._nodes)}_{part}" for part in ("values", "step", "zero")]
+        self._nodes.append(protobuf.node("DynamicQuantizeLinear", [x], names, {}))
+        values, x_step, zero = names
+        product = self.add("MatMulInteger", values, rounded, zero, self.constant(np.zeros((), np.int8), "int8"))
+        steps = self.mul(x_step, self.constant(step))
+        return self.mul(self.cast(product, "float32"), steps)
+
+    def plus(self, a: str, b: str) -> str:
+        return self.add("Add", a, b)
+
+    def minus(self, a: str, b: str) -> str:
+        return self.add("Sub", a, b)
+
+    def mul(self, a: str, b: str) -> str:
+        return self.add("Mul", a, b)
+
+    def cast(self, x: str, dtype: str) -> str:
+        return self.add("Cast", x, to=protobuf.TYPES[dtype])
+
+    def integers(self, *values: int) -> str:
+        return self.constant(values, "int64")
+
+    def slice(self, x: str, start: int, stop: int | str, axis: int = 0) -> str:
+        """x[start:stop] of an axis; a `stop` that is a name is computed in the graph, (1,) int64."""
+        end = stop if isinstance(stop, str) else self.integers(stop)
+        return self.add("Slice", x, self.integers(start), end, self.integers(axis))
+
+    def reshape(self, x: str, *sizes: int) -> str:
+        """-1 stands for what is left, 0 for the size that it had."""
+        return self.add("Reshape", x, self.integers(*sizes))
+
+    def length(self, x: str) -> str:
+        """Size of the first axis, (1,) int64."""
+        return self.slice(self.add("Shape", x), 0, 1)
+
+    def wrapped(self, angle: str) -> str:
+        """An angle in float64 between -pi and pi, as float32."""
+        turns = self.mul(angle, self.constant(1 / (2 * np.pi), "float64"))
+        whole = self.add("Floor", self.plus(turns, self.constant(0.5, "float64")))
+        return self.cast(self.minus(angle, self.mul(whole, self.constant(2 * np.pi, "float64"))), "float32")
+
+    def to_bytes(self) -> bytes:
+        """The graph as an ONNX file."""
+        total = sum(map(len, self._tensors.values()))
+        if total > MAX_BYTES:
+            raise ModelError(f"graph {self.name!r} of {total} bytes; allowed: up to {MAX_BYTES}")
+        inputs, outputs = (_values(ports) for ports in (self.inputs, self.outputs))
+        return protobuf.model(
+            self.name, self._nodes, self._tensors.values(), inputs, outputs, opset=OPSET, ir_version=IR_VERSION
+        )
+
+
+def _values(ports: Sequence[Port]) -> list[bytes]:
+    return [protobuf.value(port.name, port.dtype, port.shape) for port in ports]

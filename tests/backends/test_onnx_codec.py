@@ -1,0 +1,188 @@
+"""The codec on onnxruntime: the laws of docs/architecture.md, the same files as with torch, and exports."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import safetensors.numpy
+import torch
+
+from dtm_codec import DTMCodec
+from dtm_codec.backends.onnx.backend import OnnxBackend
+from dtm_codec.backends.onnx.export import GRAPHS_FILE, export_graphs
+from dtm_codec.bitstream.token_coder import TokenModel
+from dtm_codec.coding import piecewise
+from dtm_codec.config import preset
+from dtm_codec.errors import ModelError
+from dtm_codec.models import hub
+from dtm_codec.speech.audio import read_audio, sample_path, write_audio
+
+
+@pytest.fixture(scope="module")
+def codec() -> DTMCodec:
+    return DTMCodec.from_pretrained(backend="onnx")
+
+
+@pytest.fixture(scope="module")
+def speech() -> np.ndarray:
+    return read_audio(sample_path(), 16_000)[0]
+
+
+@pytest.mark.parametrize("bitrate", [500, 800, None])
+def test_masks_codes_and_audio_are_those_of_torch(codec: DTMCodec, speech: np.ndarray, bitrate: float | None) -> None:
+    in_torch = DTMCodec.from_pretrained(backend="torch")
+    assert (codec.model_id, codec.num_parameters) == (in_torch.model_id, in_torch.num_parameters)
+    one, other = (c.encode(speech, 16_000, bitrate=bitrate) for c in (in_torch, codec))
+    assert np.sum(one.mask != other.mask) <= 2
+    assert one.codes.size != other.codes.size or np.sum(one.codes != other.codes) <= 1  # float ties
+    assert np.abs(in_torch.decode(one) - codec.decode(one)).max() < 1e-3
+    assert codec.from_bytes(in_torch.to_bytes(one)) == one
+
+
+def test_a_batch_gives_what_each_gives_alone(codec: DTMCodec, speech: np.ndarray) -> None:
+    parts = [speech[:20_000], speech[:1], speech[30_000:47_123], speech[:160]]
+    together = codec.encode(parts, 16_000)
+    for alone, encoded in zip((codec.encode(part, 16_000) for part in parts), together, strict=True):
+        assert np.sum(alone.mask != encoded.mask) <= 1
+        assert alone.codes.size != encoded.codes.size or np.sum(alone.codes != encoded.codes) <= 1
+    for part, encoded, audio in zip(parts, together, codec.decode(together), strict=True):
+        assert audio.shape == part.shape
+        assert np.abs(codec.decode(encoded) - audio).max() < 1e-4
+
+
+def test_pieces_give_what_the_whole_gives(codec: DTMCodec, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = codec.encode(speech, 16_000)
+    audio = codec.decode(whole)
+    monkeypatch.setattr(codec.backend, "piece", 128)
+    monkeypatch.setattr(piecewise, "BLOCK", 50)
+    monkeypatch.setattr(piecewise, "Z1_KEPT", 1)
+    pieces = codec.encode_file(sample_path())
+    assert np.sum(pieces.mask != whole.mask) <= 2
+    assert pieces.codes.size != whole.codes.size or np.sum(pieces.codes != whole.codes) <= 1
+    assert np.abs(np.concatenate(list(codec.decode_blocks(whole))) - audio).max() < 1e-4
+
+
+MEASURE = """
+import resource, sys
+from dtm_codec import DTMCodec
+codec = DTMCodec.from_pretrained(sys.argv[1], backend="onnx")
+for path in sys.argv[2:]:
+    encoded = codec.encode_file(path)
+    assert sum(block.size for block in codec.decode_blocks(encoded)) == encoded.num_samples
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_peak_memory_does_not_grow_with_length(tmp_path: Path, speech: np.ndarray) -> None:
+    torch.manual_seed(0)
+    layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
+    DTMCodec(replace(preset("s-vfr-50"), dim=16, heads=2, mlp_hidden=16, **layers)).save_pretrained(tmp_path / "model")
+    for minutes in (2, 8):
+        write_audio(tmp_path / f"{minutes}.flac", np.resize(speech, minutes * 60 * 16_000), 16_000)
+    command = [sys.executable, "-c", MEASURE, *(str(tmp_path / name) for name in ("model", "2.flac", "8.flac"))]
+    short, long = map(int, subprocess.run(command, capture_output=True, check=True).stdout.split())
+    assert long < short + 25  # the samples alone would take 23 MB more
+
+
+def test_what_needs_torch_says_so(codec: DTMCodec, speech: np.ndarray) -> None:
+    for call in (
+        lambda: codec.network,
+        lambda: codec.encode(speech, 16_000, effort=1),
+        lambda: codec.stream_encoder(),
+    ):
+        with pytest.raises(ModelError, match="this needs backend = 'torch'; the codec was loaded with 'onnx'"):
+            call()
+    with pytest.raises(ModelError, match="device = 'cuda' without torch; allowed: 'cpu'"):
+        codec.to("cuda")
+    with pytest.raises(ModelError, match="backend = 'jax'; allowed: 'torch', 'onnx', 'onnx-int8'"):
+        DTMCodec.from_pretrained(backend="jax")  # type: ignore[arg-type]
+
+
+def test_vectors_and_statistics_are_arrays_on_both(codec: DTMCodec, speech: np.ndarray) -> None:
+    in_torch = DTMCodec.from_pretrained(backend="torch")
+    encoded = in_torch.encode(speech[:16_000], 16_000)
+    np.testing.assert_allclose(codec.embed(encoded), in_torch.embed(encoded), atol=1e-5)
+    np.testing.assert_allclose(codec.stage1(speech, 16_000), in_torch.stage1(speech, 16_000), atol=1e-2)
+    assert codec.thin(encoded, bitrate=500) == in_torch.thin(encoded, bitrate=500)
+
+
+def test_int8_is_close_and_a_model_of_its_own_kind(speech: np.ndarray) -> None:
+    rounded, exact = (DTMCodec.from_pretrained(backend=name) for name in ("onnx-int8", "onnx"))
+    audio, encoded = speech[:32_000], exact.encode(speech[:32_000], 16_000, bitrate=800)
+    close, reference = rounded.decode(encoded), exact.decode(encoded)
+    spectra = [np.log(np.abs(np.fft.rfft(x.reshape(-1, 640) * np.hanning(640))) + 1e-2) for x in (close, reference)]
+    assert np.abs(spectra[0] - spectra[1]).mean() < 0.2
+    assert rounded.encode(audio, 16_000, bitrate=800).bits == encoded.bits
+
+
+def test_a_saved_model_is_the_same(codec: DTMCodec, tmp_path: Path) -> None:
+    assert codec.save_pretrained(tmp_path, "float16") == codec.model_id  # it came from 16 bits
+    assert DTMCodec.from_pretrained(tmp_path, backend="onnx").model_id == codec.model_id
+    with pytest.raises(ModelError, match="dtype = 'int4'; allowed: float32, float16, bfloat16"):
+        codec.save_pretrained(tmp_path, "int4")
+
+
+# Exports
+
+
+def tiny_model(folder: Path) -> hub.LoadedModel:
+    torch.manual_seed(0)
+    layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
+    codec = DTMCodec(replace(preset("s-vfr-50"), dim=32, heads=2, mlp_hidden=48, **layers))
+    codec.token_model = TokenModel.from_counts(np.ones(16_384))
+    codec.network.tau.fill_(0.25)
+    codec.save_pretrained(folder)
+    return hub.load(folder)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_an_export_says_what_it_holds(tmp_path: Path, precision: str) -> None:
+    model = tiny_model(tmp_path / "model")
+    sizes = export_graphs(model, tmp_path / "graphs", precision)  # type: ignore[arg-type]
+    assert sizes == {path.name: path.stat().st_size for path in (tmp_path / "graphs").iterdir()}
+    about = json.loads((tmp_path / "graphs" / GRAPHS_FILE).read_text())
+    assert (about["model_id"], about["precision"], about["tau"]) == (model.model_id, precision, 0.25)
+    assert about["reach"]["dec2"] == 64
+    for description in about["graphs"].values():
+        graph = onnx.load(tmp_path / "graphs" / description["file"])
+        onnx.checker.check_model(graph, full_check=True)
+        assert graph.opset_import[0].version == about["opset"]
+        for kind, values in (("inputs", graph.graph.input), ("outputs", graph.graph.output)):
+            assert [port["name"] for port in description[kind]] == [value.name for value in values]
+    statistics = safetensors.numpy.load_file(tmp_path / "graphs" / about["token_model"])
+    assert model.token_model is not None
+    assert np.array_equal(statistics["members"], model.token_model.members)
+
+
+def test_an_untrained_model_is_not_exported(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="'random:s-vfr-50' has no weights"):
+        export_graphs(hub.load("random:s-vfr-50"), tmp_path / "graphs")
+    with pytest.raises(ModelError, match="downsampler = 'conv' in ONNX"):
+        export_graphs(replace(hub.load("random:s-conv"), tensors={}), tmp_path / "graphs")
+    assert not (tmp_path / "graphs").exists()
+
+
+def test_graphs_that_lie_in_a_folder_are_never_run(tmp_path: Path) -> None:
+    """Graphs are built from a configuration and weights. A file that someone put there, with external data from
+    outside of the folder, is not even opened."""
+    model = tiny_model(tmp_path / "model")
+    hostile = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], bytes(4), raw=True)
+    onnx.external_data_helper.set_external_data(hostile, location="../../../../etc/passwd")
+    graph = onnx.helper.make_graph([], "enc1", [], [], [hostile])
+    for name in ("enc1.onnx", "model.onnx"):
+        (tmp_path / "model" / name).write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    codec = DTMCodec.from_pretrained(tmp_path / "model", backend="onnx")
+    assert isinstance(codec.backend, OnnxBackend)
+    assert codec.decode(codec.encode(np.zeros(800, np.float32), 16_000)).size == 800
+    export_graphs(model, tmp_path / "graphs")
+    with pytest.raises(ModelError, match=r"is no model folder: it has no model\.safetensors"):
+        DTMCodec.from_pretrained(tmp_path / "graphs", backend="onnx")
+    shutil.rmtree(tmp_path / "graphs")

@@ -1,0 +1,44 @@
+"""As many threads as cores are free, unless the user says how many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from dtm_codec.backends.onnx.backend import OnnxBackend
+from dtm_codec.cli import options
+from dtm_codec.system import threads
+from dtm_codec.system.threads import Load
+
+
+@pytest.mark.parametrize(
+    ("busy_seconds", "own_seconds", "expected"), [(10, 10, 4), (20, 10, 3), (16, 0, 2), (45, 5, 1), (400, 0, 1)]
+)
+def test_threads_are_as_many_as_others_leave_free(
+    monkeypatch: pytest.MonkeyPatch, busy_seconds: float, own_seconds: float, expected: int
+) -> None:
+    monkeypatch.setattr(threads, "available_cores", lambda: 4)
+    monkeypatch.setattr(Load, "now", classmethod(lambda cls: cls(110.0, 50.0 + busy_seconds, 7.0 + own_seconds)))
+    assert threads.free_cores(Load(100.0, 50.0, 7.0)) == expected
+
+
+def test_a_users_number_of_threads_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: pytest.fail(f"{number} threads"))
+    options.load_codec(None, backend="torch")
+    backend = options.load_codec(None, backend="onnx").backend
+    assert isinstance(backend, OnnxBackend)
+    assert backend.threads == 3
+
+
+def test_work_at_low_priority_and_other_cores_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statistics = "cpu 9 9 9 9 9 9 9 9 0 0\ncpu0 100 70000 20 5000 600 7 8 9 0 0\ncpu7 900 0 0 0 0 0 0 0 0 0\nintr 1\n"
+    (tmp_path / "stat").write_text(statistics)
+    monkeypatch.setattr(threads, "_STATISTICS", tmp_path / "stat")
+    monkeypatch.setattr(threads, "_CLOCK", 100)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
+    assert threads._busy_seconds() == pytest.approx((100 + 20 + 7 + 8 + 9) / 100)
+    monkeypatch.setattr(threads, "_STATISTICS", tmp_path / "missing")
+    assert threads._busy_seconds() == 0.0
