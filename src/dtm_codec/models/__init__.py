@@ -1,0 +1,1 @@
+"""Models as folders: found, checked, loaded, saved, shared."""

@@ -1,0 +1,1 @@
+"""What a program asks of its machine: files, locks, processes, threads, packages."""
