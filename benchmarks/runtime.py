@@ -3,14 +3,15 @@
     python benchmarks/runtime.py --model small --data test.jsonl --graphs build/onnx
 
 Every utterance is encoded by each backend at the tau of training and at 800 bps, and what torch encoded is decoded by
-each. Times are CPU time on one thread, backends in turns. The graphs of --graphs, if given, are checked by `onnx`.
+each. Times are CPU time on one thread, backends in turns; those of the page are its own, on the clock. The graphs of
+--graphs, if given, are checked by `onnx`.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,39 +19,59 @@ import onnx
 import torch
 
 from dtm_codec import DTMCodec, Encoded
+from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.data import read_data
-from dtm_codec.speech.audio import sample_path
+from dtm_codec.evaluation.systems import Coded
+from dtm_codec.speech.audio import Samples, sample_path
+from dtm_codec.speech.utterance import Utterance
 
 OTHERS = ("onnx", "onnx-int8")
 
 
 @dataclass
 class Compared:
-    steps: int = 0
+    utterances: int = 0
+    same_masks: int = 0
+    tokens: int = 0
     other_steps: int = 0
     """Kept by one and not by the other."""
-    tokens: int = 0
-    other_codes: int = 0
-    """Of utterances with equal masks, and of all tokens of those with other masks."""
-    same_masks: int = 0
-    utterances: int = 0
+    other_tokens: int = 0
+    """At another place, or with another code."""
     audio: float = 0.0
     """The largest difference of a sample."""
-    samples: int = 0
     far_samples: int = 0
     """Farther apart than 1e-3: after a pitch that was a tie, pulses fall elsewhere until the next silence."""
-    seconds: dict[str, float] = field(default_factory=lambda: {"encode": 0.0, "decode": 0.0})
+    samples: int = 0
+    seconds: float = 0.0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
 
-    def add(self, reference: Encoded, other: Encoded) -> None:
+    def add(
+        self, reference: Encoded, other: Encoded, speech: Samples, decoded: Samples, times: tuple[float, float]
+    ) -> None:
+        """What torch and another made of an utterance, and what both decoded from torch's tokens."""
         self.utterances += 1
-        self.steps += reference.mask.size
         self.tokens += reference.codes.size
         different = int(np.sum(reference.mask != other.mask))
         self.other_steps += different
         self.same_masks += different == 0
         theirs = dict(zip(other.positions.tolist(), other.codes.tolist(), strict=True))
         pairs = zip(reference.positions.tolist(), reference.codes.tolist(), strict=True)
-        self.other_codes += sum(theirs.get(position) != code for position, code in pairs)
+        self.other_tokens += sum(theirs.get(position) != code for position, code in pairs)
+        difference = np.abs(decoded - speech)
+        self.audio = max(self.audio, float(difference.max()))
+        self.far_samples += int((difference > 1e-3).sum())
+        self.samples += difference.size
+        self.seconds += reference.duration_s
+        self.encode_seconds += times[0]
+        self.decode_seconds += times[1]
+
+    def cells(self) -> list[str]:
+        counts = [str(count) for count in (self.other_steps, self.other_tokens, self.tokens)]
+        masks = f"{self.same_masks} of {self.utterances}"
+        far = f"{100 * self.far_samples / self.samples:.3f} %"
+        times = [f"{spent / self.seconds:.4f}" for spent in (self.encode_seconds, self.decode_seconds)]
+        return [*counts, masks, f"{self.audio:.1e}", far, *times]
 
 
 def check_graphs(folder: Path) -> None:
@@ -60,12 +81,21 @@ def check_graphs(folder: Path) -> None:
     print(f"{len(paths)} graphs under {folder} pass onnx.checker")
 
 
+def chosen(data: str, limit: int | None) -> list[Utterance]:
+    """Utterances spread over the set."""
+    utterances = list(read_data(data))
+    if limit is None or limit >= len(utterances):
+        return utterances
+    return [utterances[index] for index in np.unique(np.linspace(0, len(utterances) - 1, limit).round().astype(int))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="small")
     parser.add_argument("--data", default=str(sample_path().parent), help="manifest or folder; default: the samples")
     parser.add_argument("--graphs", type=Path, help="folder of exported graphs to check")
     parser.add_argument("--limit", type=int, help="utterances, spread over the set")
+    parser.add_argument("--page", action="store_true", help="and the page in Chromium, at 800 bps only")
     arguments = parser.parse_args()
     if arguments.graphs:
         check_graphs(arguments.graphs)
@@ -74,43 +104,37 @@ def main() -> None:
     for codec in codecs.values():
         codec.backend.use_threads(1)
         codec.decode(codec.encode(np.zeros(16_000, np.float32), 16_000))  # loads all graphs
-    results = {name: Compared() for name in codecs}
-    rate, seconds = codecs["torch"].config.sample_rate, 0.0
-    utterances = list(read_data(arguments.data))
-    if arguments.limit and arguments.limit < len(utterances):
-        chosen = np.linspace(0, len(utterances) - 1, arguments.limit).round().astype(int)
-        utterances = [utterances[index] for index in np.unique(chosen)]
+    in_torch = codecs["torch"]
+    page = systems.build(f"page:{arguments.model}?bitrate=800") if arguments.page else None
+    results = {name: Compared() for name in (*codecs, *(["page"] if page else []))}
+    rate = in_torch.config.sample_rate
+    utterances = chosen(arguments.data, arguments.limit)
     for utterance in utterances:
         audio, _ = utterance.read(rate)
-        seconds += 2 * audio.size / rate
         for bitrate in (None, 800):
-            reference, speech = None, None
+            reference = in_torch.encode(audio, rate, bitrate=bitrate)
+            speech = in_torch.decode(reference)
             for name, codec in codecs.items():
-                result = results[name]
                 began = time.process_time()
                 encoded = codec.encode(audio, rate, bitrate=bitrate)
                 middle = time.process_time()
-                reference = reference or encoded
                 decoded = codec.decode(reference)
-                result.seconds["decode"] += time.process_time() - middle
-                result.seconds["encode"] += middle - began
-                speech = decoded if speech is None else speech
-                result.add(reference, encoded)
-                difference = np.abs(decoded - speech)
-                result.audio = max(result.audio, float(difference.max()))
-                result.samples += difference.size
-                result.far_samples += int((difference > 1e-3).sum())
-    print(f"{arguments.model}: {len(utterances)} utterances, twice, {seconds:.0f} s of speech in all, one thread\n")
-    counted = ("other steps", "other tokens", "of", "same masks", "audio, at most", "beyond 1e-3")
-    columns = (*counted, "encode RTF", "decode RTF")
+                ended = time.process_time()
+                results[name].add(reference, encoded, speech, decoded, (middle - began, ended - middle))
+        if page is not None:
+            began = page.clock()
+            coded = page.encode(audio)
+            middle = page.clock()
+            decoded = page.decode(Coded(in_torch.to_bytes(reference), audio.size, None, None))
+            times = middle - began, page.clock() - middle
+            results["page"].add(reference, in_torch.from_bytes(coded.payload), speech, decoded, times)
+    print(f"{arguments.model}: {len(utterances)} utterances, {results['torch'].seconds / 2:.0f} s, one thread\n")
+    columns = ("steps kept by one only", "other tokens", "of", "same masks", "audio, at most", "beyond 1e-3")
+    columns += ("encode RTF", "decode RTF")
     print(f"| backend | {' | '.join(columns)} |")
     print(f"|---|{'--:|' * len(columns)}")
     for name, result in results.items():
-        times = " | ".join(f"{result.seconds[part] / seconds:.4f}" for part in ("encode", "decode"))
-        far = f"{100 * result.far_samples / result.samples:.3f} %"
-        masks = f"{result.same_masks} of {result.utterances}"
-        counts = f"{result.other_steps} | {result.other_codes} | {result.tokens}"
-        print(f"| {name} | {counts} | {masks} | {result.audio:.1e} | {far} | {times} |")
+        print(f"| {name} | {' | '.join(result.cells())} |")
 
 
 if __name__ == "__main__":

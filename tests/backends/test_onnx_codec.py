@@ -31,6 +31,11 @@ def codec() -> DTMCodec:
     return DTMCodec.from_pretrained(backend="onnx")
 
 
+@pytest.fixture(scope="module", params=["onnx", "onnx-int8"])
+def either(request: pytest.FixtureRequest) -> DTMCodec:
+    return DTMCodec.from_pretrained(backend=request.param)
+
+
 @pytest.fixture(scope="module")
 def speech() -> np.ndarray:
     return read_audio(sample_path(), 16_000)[0]
@@ -47,27 +52,29 @@ def test_masks_codes_and_audio_are_those_of_torch(codec: DTMCodec, speech: np.nd
     assert codec.from_bytes(in_torch.to_bytes(one)) == one
 
 
-def test_a_batch_gives_what_each_gives_alone(codec: DTMCodec, speech: np.ndarray) -> None:
+def test_a_batch_gives_what_each_gives_alone(either: DTMCodec, speech: np.ndarray) -> None:
     parts = [speech[:20_000], speech[:1], speech[30_000:47_123], speech[:160]]
-    together = codec.encode(parts, 16_000)
-    for alone, encoded in zip((codec.encode(part, 16_000) for part in parts), together, strict=True):
+    together = either.encode(parts, 16_000)
+    for alone, encoded in zip((either.encode(part, 16_000) for part in parts), together, strict=True):
         assert np.sum(alone.mask != encoded.mask) <= 1
         assert alone.codes.size != encoded.codes.size or np.sum(alone.codes != encoded.codes) <= 1
-    for part, encoded, audio in zip(parts, together, codec.decode(together), strict=True):
+    for part, encoded, audio in zip(parts, together, either.decode(together), strict=True):
         assert audio.shape == part.shape
-        assert np.abs(codec.decode(encoded) - audio).max() < 1e-4
+        assert np.abs(either.decode(encoded) - audio).max() < 1e-4
 
 
-def test_pieces_give_what_the_whole_gives(codec: DTMCodec, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = codec.encode(speech, 16_000)
-    audio = codec.decode(whole)
-    monkeypatch.setattr(codec.backend, "piece", 128)
+def test_pieces_give_what_the_whole_gives(
+    either: DTMCodec, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = either.encode(speech, 16_000)
+    audio = either.decode(whole)
+    monkeypatch.setattr(either.backend, "piece", 128)
     monkeypatch.setattr(piecewise, "BLOCK", 50)
     monkeypatch.setattr(piecewise, "Z1_KEPT", 1)
-    pieces = codec.encode_file(sample_path())
+    pieces = either.encode_file(sample_path())
     assert np.sum(pieces.mask != whole.mask) <= 2
     assert pieces.codes.size != whole.codes.size or np.sum(pieces.codes != whole.codes) <= 1
-    assert np.abs(np.concatenate(list(codec.decode_blocks(whole))) - audio).max() < 1e-4
+    assert np.abs(np.concatenate(list(either.decode_blocks(whole))) - audio).max() < 1e-4
 
 
 MEASURE = """

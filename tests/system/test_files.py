@@ -21,7 +21,7 @@ from dtm_codec.system.locks import LOCK_FILE, FolderInUseError, folder_in_use
 
 WRITER = """
 import sys, time
-from dtm_codec.files import atomic_path
+from dtm_codec.system.files import atomic_path
 with atomic_path(sys.argv[1]) as temporary:
     temporary.write_text("half")
     print(temporary.name, flush=True)
@@ -29,7 +29,7 @@ with atomic_path(sys.argv[1]) as temporary:
 """
 OWNER = """
 import os, sys, time
-from dtm_codec.locks import folder_in_use
+from dtm_codec.system.locks import folder_in_use
 with folder_in_use(sys.argv[1]):
     if os.fork() == 0:
         print(os.getpid(), flush=True)  # by then, what a fork does to locks is done

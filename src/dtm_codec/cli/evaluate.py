@@ -57,7 +57,7 @@ def evaluate(
         typer.Argument(
             metavar="SYSTEM",
             help="dtm:MODEL with ?bitrate=BPS, ?token_rate=HZ or ?tau=X, and &selector=NAME, &s_max=N, &thin=BPS, "
-            "&backend=torch, onnx or onnx-int8; "
+            "&backend=torch, onnx or onnx-int8; page:MODEL, in Chromium, with ?bitrate=BPS and &threads=N; "
             "lossy:SYSTEM with ?loss=PERCENT, &burst=MS and &conceal=mask, zero or repeat; identity; "
             "folder:DIR with ?name=X, &bps=N, &delay=MS; command:'... {in} {out} {bits}' with the same options; "
             "lowpass[:HZ]; codec2:MODE; opus:KBPS; speex:nbQ or speex:wbQ; amr:nbKBPS or amr:wbKBPS; encodec:KBPS, "

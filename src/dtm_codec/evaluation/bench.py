@@ -6,12 +6,9 @@ round. Memory is the peak of a fresh process for each system and length.
 
 from __future__ import annotations
 
-import re
-import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +17,7 @@ from ..metrics.base import SAMPLE_RATE
 from ..speech.audio import Samples, read_audio, sample_path
 from ..system.workers import run_in_processes
 from . import systems
-from .diagnostics import SelectorClock, cpu_seconds
+from .diagnostics import SelectorClock
 from .systems.ours import DTM, use_selector
 from .tables import Block, Cell, Column, Group
 
@@ -91,11 +88,11 @@ def bench(
             for index, (system, clock) in enumerate(zip(built, clocks, strict=True)):
                 if clock:
                     clock.reset()
-                start = cpu_seconds()
+                start = system.clock()
                 coded = system.encode(audio)
-                middle = cpu_seconds()
+                middle = system.clock()
                 system.decode(coded)
-                end = cpu_seconds()
+                end = system.clock()
                 calibrating, choosing = (clock.calibrating, clock.choosing) if clock else (0.0, 0.0)
                 if number >= 0:
                     times[number, index] = middle - start - calibrating, end - middle
@@ -136,17 +133,14 @@ def _peak_memory(name: str, seconds: float) -> float:
 
 
 class _MemoryMeter:
-    """Peak resident memory of this process in MB after one encode and decode."""
+    """Peak resident memory in MB after one encode and decode in a fresh process."""
 
     def __init__(self, name: str) -> None:
         self.system = systems.build(name)
 
     def __call__(self, seconds: float) -> float:
         self.system.decode(self.system.encode(speech(seconds)))
-        status = Path("/proc/self/status")
-        if status.exists():  # ru_maxrss of a new process starts at its parent's on Linux; this does not
-            return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
+        return self.system.peak_mb()
 
 
 def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
@@ -175,5 +169,6 @@ def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
         )
 
     note = f"{seconds:g} s of speech, one thread, all systems in turns; RTF: CPU seconds per second of speech"
+    note += "; in a browser, seconds on the page's clock" if any("Chromium" in t.title for t in timings) else ""
     title = f"Speed and memory, ratios to {timings[0].title}"
     return Block(title, tuple(columns), (Group(None, tuple(map(row, timings))),), notes=(note,)).marked()

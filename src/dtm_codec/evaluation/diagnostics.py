@@ -5,8 +5,6 @@ The columns that Tables 5 and 6 of the paper have beside the metrics.
 
 from __future__ import annotations
 
-import resource
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +15,11 @@ import torch
 from ..metrics.base import SAMPLE_RATE
 from ..selectors import nmse
 from ..speech.utterance import Utterance
+from .systems.base import cpu_seconds
 from .systems.ours import DTM, use_selector
 
 MOST = 50
 """Utterances that a selector is timed on, spread over the set."""
-
-
-def cpu_seconds() -> float:
-    """Processor time of this process and the programs it ran: on one thread the wall clock of an idle machine."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @dataclass(frozen=True)

@@ -125,16 +125,18 @@ class Graph:
         return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)
 
     def _rounded_product(self, x: str, name: str, scale: str | None) -> str:
-        """Weights with a step of their own for each output, activations with one for all that are given."""
+        """Products of 8-bit integers. Weights have a step of their own for each output, activations for each row, so a
+        row comes out the same whatever is beside it."""
         weight = self._scaled(self._weights[f"{name}.weight"], scale)
         step = np.maximum(np.abs(weight).max(axis=0), 1e-12) / 127
         rounded = self._store(f"{name}.weight", np.round(weight / step).astype(np.int8))
-        names = [f"Rounded_{len(self._nodes)}_{part}" for part in ("values", "step", "zero")]
-        self._nodes.append(protobuf.node("DynamicQuantizeLinear", [x], names, {}))
-        values, x_step, zero = names
-        product = self.add("MatMulInteger", values, rounded, zero, self.constant(np.zeros((), np.int8), "int8"))
-        steps = self.mul(x_step, self.constant(step))
-        return self.mul(self.cast(product, "float32"), steps)
+        peak = self.add("ReduceMax", self.add("Abs", x), axes=(-1,), keepdims=1)
+        x_step = self.add("Max", self.mul(peak, self.constant(1 / 127)), self.constant(1e-12))
+        # unsigned around 128: processors multiply unsigned with signed bytes
+        values = self.plus(self.add("Round", self.add("Div", x, x_step)), self.constant(128.0))
+        zeros = self.constant(128, "uint8"), self.constant(0, "int8")
+        product = self.add("MatMulInteger", self.cast(values, "uint8"), rounded, *zeros)
+        return self.mul(self.mul(self.cast(product, "float32"), x_step), self.constant(step))
 
     def plus(self, a: str, b: str) -> str:
         return self.add("Add", a, b)

@@ -12,6 +12,7 @@ __all__ = ["Coded", "System", "build", "known"]
 
 _SYSTEMS = {
     "dtm": "ours:DTM",
+    "page": "page:Page",
     "folder": "foreign:Folder",
     "command": "foreign:Command",
     "lossy": "lossy:Lossy",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import resource
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +88,28 @@ class System(ABC):
     @abstractmethod
     def decode(self, coded: Coded) -> Samples:
         """(T,) float32 at 16 kHz, as long as what was encoded and in time with it."""
+
+    def clock(self) -> float:
+        """Seconds that its work has taken; only differences count."""
+        return cpu_seconds()
+
+    def peak_mb(self) -> float:
+        """Peak resident memory of the process that does its work."""
+        return peak_mb()
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and the programs it ran: on one thread the wall clock of an idle machine."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def peak_mb(pid: int | None = None) -> float:
+    """Peak resident memory of a process in MB; without a number, of this one."""
+    status = Path(f"/proc/{pid or 'self'}/status")
+    if status.exists():  # ru_maxrss of a new process starts at its parent's on Linux; this does not
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
 
 
 def fit(audio: Samples, num_samples: int, delay: int = 0) -> Samples:
