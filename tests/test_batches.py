@@ -66,6 +66,14 @@ def test_rate_and_sample_rate_are_those_of_encode(codec: DTMCodec, padded: torch
     assert named.to_encoded() == [codec.encode(x.numpy(), 16_000, quality="low") for x in padded]
 
 
+@pytest.mark.parametrize("level", [1.0, 0.002])
+def test_integers_are_scaled_as_encode_scales_them(codec: DTMCodec, padded: torch.Tensor, level: float) -> None:
+    pcm = (padded * level * 32_767).short()
+    assert codec.encode_batch(pcm, LENGTHS).to_encoded() == codec.encode(
+        [x[:size] for x, size in zip(pcm, LENGTHS.tolist(), strict=True)], 16_000
+    )
+
+
 def test_what_a_language_model_writes_can_be_heard(codec: DTMCodec) -> None:
     codes, durations = torch.tensor([[5, 6, 7], [8, 9, 9]]), torch.tensor([[1, 2, 3], [4, 2, 2]])
     batch = TokenBatch.from_durations(codes, durations, torch.tensor([3, 1]), codec.model_id, codec.layout)
@@ -83,10 +91,10 @@ def test_what_a_language_model_writes_can_be_heard(codec: DTMCodec) -> None:
         ((2, 2, 800), None, r"shape \(2, 2, 800\); allowed: \(B, T\)"),
         ((800,), None, r"shape \(800,\)"),
         ((2, 0), None, "not empty"),
-        ((2, 800), [800], r"lengths \[800\]; allowed: 2 whole numbers of samples, 1 \.\.\. 800"),
-        ((2, 800), [800, 801], r"lengths \[800, 801\]"),
-        ((2, 800), [800, 0], r"lengths \[800, 0\]"),
-        ((2, 800), [800.0, 8.0], r"lengths \[800\.0, 8\.0\]"),
+        ((2, 800), [800], r"lengths of shape \(1,\) .*; allowed: 2 whole numbers of samples, 1 \.\.\. 800"),
+        ((2, 800), [800, 801], r"lengths of 800 \.\.\. 801; allowed: 2 whole"),
+        ((2, 800), [800, 0], r"lengths of 0 \.\.\. 800; allowed: 2 whole"),
+        ((2, 800), [800.0, 8.0], r"lengths of shape \(2,\) and type torch\.float32"),
     ],
 )
 def test_batches_that_cannot_be_are_named(
@@ -100,6 +108,9 @@ def test_tokens_of_two_models_or_none_make_no_batch(codec: DTMCodec, padded: tor
     encoded = codec.encode(padded[0].numpy(), 16_000)
     with pytest.raises(ModelError, match="0 utterances"):
         TokenBatch.from_encoded([])
+    none, empty = torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, dtype=torch.long)
+    with pytest.raises(ModelError, match="0 utterances"):
+        TokenBatch.from_durations(none, none, empty, codec.model_id, codec.layout)
     with pytest.raises(ModelError, match=r"'other:00000000'.*one model and layout"):
         TokenBatch.from_encoded([encoded, replace(encoded, model_id="other:00000000")])
     other = TokenBatch.from_encoded([replace(encoded, model_id="other:00000000")])

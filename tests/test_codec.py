@@ -147,6 +147,11 @@ def test_fixed_rate_says_what_it_reaches(speech: np.ndarray) -> None:
     assert codec.encode(speech, 16_000, token_rate=25).layout.stride == 4
     with pytest.raises(RateError, match=r"1600, 800, 533\.3, 400"):
         codec.encode(speech, 16_000, bitrate=700)
+    for asked in ({"token_rate": 0.2}, {"tau": 500}, {"bitrate": 3.2}):
+        with pytest.raises(RateError, match=r"at a fixed rate: 500 steps a token; allowed: 1 \.\.\. 255"):
+            codec.encode(speech, 16_000, **asked)
+    slow = codec.encode(speech, 16_000, tau=255)
+    assert codec.from_bytes(codec.to_bytes(slow)) == slow
     with pytest.raises(RateError, match="allowed: 50 Hz"):
         tiny("s-conv").encode(speech, 16_000, token_rate=25)
     with pytest.raises(RateError, match="bps on this audio"):
@@ -190,6 +195,14 @@ def test_conflicting_or_impossible_rates_are_refused() -> None:
         codec.encode(audio, 16_000, selector="best")
 
 
+def test_a_device_that_is_not_here_is_named() -> None:
+    codec = tiny("s-vfr-50")
+    for device in ("cuda:99", torch.device("cuda:99")):
+        with pytest.raises(ModelError, match="device = 'cuda:99'; allowed: one that torch finds here"):
+            codec.to(device)
+    assert codec.to("cpu") is codec
+
+
 def test_a_rate_may_be_a_numpy_number(speech: np.ndarray) -> None:
     codec = tiny("s-vfr-50")
     assert codec.encode(speech, 16_000, bitrate=np.int64(800)) == codec.encode(speech, 16_000, bitrate=800)
@@ -207,7 +220,7 @@ def test_a_stride_by_tau_is_a_whole_number_that_the_model_can_do(speech: np.ndar
     conv = tiny("s-conv")
     assert conv.encode(speech, 16_000, tau=2).layout.stride == 2
     for tau in (1.5, 4):
-        with pytest.raises(RateError, match="allowed: 2, the stride of the network"):
+        with pytest.raises(RateError, match="allowed: 2, the stride of this stream or network"):
             conv.encode(speech, 16_000, tau=tau)
 
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtm_codec.encoded import Bits, Encoded, Layout
+from dtm_codec.encoded import Encoded
+from dtm_codec.errors import BitstreamError
+from dtm_codec.layout import Bits, Layout
 
 
 def utterance(mask: list[bool], token_bits: int = 14, stride: int | None = None, hop: int = 160) -> Encoded:
@@ -66,3 +68,21 @@ def test_times_of_tokens_are_those_of_their_steps(mask: list[bool], missing: int
 def test_an_utterance_is_printed_in_one_line() -> None:
     encoded = utterance([True, False] * 500)
     assert repr(encoded) == "Encoded(500 tokens in 10.00 s, 50.0 a second, 800 bps, test:00000000)"
+
+
+@pytest.mark.parametrize(
+    ("durations", "message"),
+    [
+        ([10**13], r"a duration of 10000000000000 steps; allowed: 1 \.\.\. 16777216"),
+        ([2**62] * 3, r"a duration of 4611686018427387904 steps"),
+        ([1 << 24, 1], "durations of 16777217 steps in all; allowed: up to 16777216"),
+        ([1] * 5000 + [0], "a duration of 0 steps"),
+        ([], r"durations of shape \(0,\); allowed: \(K,\), of 1 token or more"),
+        ([[1]], r"durations of shape \(1, 1\)"),
+    ],
+)
+def test_durations_that_no_file_can_hold_are_named_in_one_line(durations: list[int], message: str) -> None:
+    layout = Layout(sample_rate=16_000, hop_length=160, token_bits=14, stride=None)
+    with pytest.raises(BitstreamError, match=message) as caught:
+        Encoded.from_durations([0] * len(durations), durations, "test:00000000", layout)
+    assert len(str(caught.value)) < 120

@@ -90,8 +90,8 @@ def test_files_are_read_and_named_in_errors(tmp_path: Path, suffix: str) -> None
 
 
 def test_yaml_means_what_its_readers_think() -> None:
-    assert parse_yaml("{a: 1e-4, b: -2E3, c: 1e, d: v1e4, e: 010}", "x") == {
-        "a": 1e-4, "b": -2e3, "c": "1e", "d": "v1e4", "e": 8,
+    assert parse_yaml("{a: 1e-4, b: -2E3, c: 1e, d: v1e4, e: 010, f: 5e3f, g: 1e3_corpus}", "x") == {
+        "a": 1e-4, "b": -2e3, "c": "1e", "d": "v1e4", "e": 8, "f": "5e3f", "g": "1e3_corpus",
     }  # fmt: skip
     merged = parse_yaml("base: &base {a: 1, b: 2}\nown: {<<: *base, a: 3}", "x")
     assert merged["own"] == {"a": 3, "b": 2}

@@ -120,7 +120,7 @@ class TokenBatch:
         return TokenBatch(codes, durations, lengths, change(self.num_samples), self.model_id, self.layout)
 
 
-def signals(audio: Tensor, lengths: Tensor | None) -> list[npt.NDArray[np.float32]]:
+def signals(audio: Tensor, lengths: Tensor | None) -> list[Tensor]:
     """The utterances of a padded batch, each as long as it is. audio: (B, T) or (B, 1, T), lengths: (B,)"""
     if audio.dim() == 3 and audio.shape[1] == 1:
         audio = audio[:, 0]
@@ -131,7 +131,7 @@ def signals(audio: Tensor, lengths: Tensor | None) -> list[npt.NDArray[np.float3
         if lengths is None
         else check_lengths(lengths, len(audio), audio.shape[1], "samples")
     )
-    return [row[:size].detach().cpu().float().numpy() for row, size in zip(audio, sizes, strict=True)]
+    return [row[:size] for row, size in zip(audio, sizes, strict=True)]
 
 
 def padded_audio(utterances: Sequence[npt.NDArray[np.float32]], device: torch.device) -> AudioBatch:
@@ -140,8 +140,11 @@ def padded_audio(utterances: Sequence[npt.NDArray[np.float32]], device: torch.de
 
 
 def check_lengths(lengths: Tensor, number: int, longest: int, of: str) -> list[int]:
-    if lengths.shape != (number,) or lengths.is_floating_point() or lengths.min() < 1 or lengths.max() > longest:
-        raise ModelError(f"lengths {lengths.tolist()}; allowed: {number} whole numbers of {of}, 1 ... {longest}")
+    allowed = f"allowed: {number} whole numbers of {of}, 1 ... {longest}"
+    if lengths.shape != (number,) or lengths.is_floating_point():
+        raise ModelError(f"lengths of shape {tuple(lengths.shape)} and type {lengths.dtype}; {allowed}")
+    if number and (lengths.min() < 1 or lengths.max() > longest):
+        raise ModelError(f"lengths of {lengths.min()} ... {lengths.max()}; {allowed}")
     whole: list[int] = lengths.tolist()
     return whole
 

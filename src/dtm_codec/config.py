@@ -70,6 +70,8 @@ LARGEST = {
 """Far beyond any model for speech; a configuration from elsewhere must not ask for all memory."""
 
 LARGEST_SPAN = 10_000
+LARGEST_SEGMENT = 255
+"""Longest span that dp and lagrangian search. dp notes each in a byte."""
 LARGEST_CODE_DIM = 1024
 LOWEST_KEEP_RATIO = 1e-3
 
@@ -99,10 +101,11 @@ class SelectorConfig(Validated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.name in ("dp", "lagrangian"):
+            fits = self.s_max is not None and 1 <= self.s_max <= LARGEST_SEGMENT
+            require(fits, "selector.s_max", self.s_max, f"1 ... {LARGEST_SEGMENT} with {self.name!r}")
         allowed = f"1 ... {LARGEST_SPAN} or null"
         require(self.s_max is None or 1 <= self.s_max <= LARGEST_SPAN, "selector.s_max", self.s_max, allowed)
-        if self.name in ("dp", "lagrangian"):
-            require(self.s_max is not None, "selector.s_max", self.s_max, f"a whole number >= 1 with {self.name!r}")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from .bitstream import container
 from .bitstream.container import Content, File, Mode
+from .bitstream.header import MAX_STEPS
 from .bitstream.token_coder import TokenModel
 from .errors import BitstreamError
 from .layout import Bits, Layout
@@ -66,9 +67,15 @@ class Encoded:
         num_samples: if the last step is not full; else the length is that of all steps.
         """
         spans = _whole_numbers(durations, "durations")
-        if spans.ndim != 1 or spans.size == 0 or spans.min() < 1:
-            raise BitstreamError(f"durations {spans.tolist()}; allowed: 1 or more steps each, of 1 token or more")
-        mask = np.zeros(int(spans.sum()), np.bool_)
+        if spans.ndim != 1 or spans.size == 0:
+            raise BitstreamError(f"durations of shape {spans.shape}; allowed: (K,), of 1 token or more")
+        for steps in (int(spans.min()), int(spans.max())):  # first: the sum of larger ones might be beyond 64 bits
+            if not 1 <= steps <= MAX_STEPS:
+                raise BitstreamError(f"a duration of {steps} steps; allowed: 1 ... {MAX_STEPS}")
+        total = int(spans.sum())
+        if total > MAX_STEPS:
+            raise BitstreamError(f"durations of {total} steps in all; allowed: up to {MAX_STEPS}")
+        mask = np.zeros(total, np.bool_)
         mask[np.cumsum(spans) - spans] = True
         samples = mask.size * layout.hop_length if num_samples is None else num_samples
         return cls(_whole_numbers(tokens, "tokens"), mask, samples, model_id, layout)

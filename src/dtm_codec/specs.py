@@ -28,7 +28,12 @@ class Spec:
             raise ConfigError(f"{text!r}: after '?' stand key=value pairs joined by '&'")
         if not kind or (colon and not argument):
             raise ConfigError(f"{text!r} is no name; allowed: kind[:argument][?key=value&...]")
-        return Spec(kind, argument or None, {key: value for key, _, value in pairs})
+        options: dict[str, str] = {}
+        for key, _, value in pairs:
+            if key in options:
+                raise ConfigError(f"{text!r}: the option {key!r} is there twice")
+            options[key] = value
+        return Spec(kind, argument or None, options)
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ _hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
-_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
 
 
 class Validated:

@@ -20,9 +20,10 @@ from dtm_codec.backends.onnx.backend import OnnxBackend
 from dtm_codec.backends.onnx.export import GRAPHS_FILE, export_graphs
 from dtm_codec.bitstream.token_coder import TokenModel
 from dtm_codec.coding import piecewise
-from dtm_codec.config import preset
+from dtm_codec.config import SelectorConfig, preset
 from dtm_codec.errors import ModelError
 from dtm_codec.models import hub
+from dtm_codec.selectors import build
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 
 
@@ -107,7 +108,7 @@ def test_what_needs_torch_says_so(codec: DTMCodec, speech: np.ndarray) -> None:
     ):
         with pytest.raises(ModelError, match="this needs backend = 'torch'; the codec was loaded with 'onnx'"):
             call()
-    with pytest.raises(ModelError, match="device = 'cuda' without torch; allowed: 'cpu'"):
+    with pytest.raises(ModelError, match="device = 'cuda' with backend 'onnx'; allowed: 'cpu'"):
         codec.to("cuda")
     with pytest.raises(ModelError, match="backend = 'jax'; allowed: 'torch', 'onnx', 'onnx-int8'"):
         DTMCodec.from_pretrained(backend="jax")  # type: ignore[arg-type]
@@ -193,3 +194,15 @@ def test_graphs_that_lie_in_a_folder_are_never_run(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"is no model folder: it has no model\.safetensors"):
         DTMCodec.from_pretrained(tmp_path / "graphs", backend="onnx")
     shutil.rmtree(tmp_path / "graphs")
+
+
+def test_another_selector_makes_another_model_on_both() -> None:
+    codecs = [DTMCodec.from_pretrained(backend=name) for name in ("onnx", "torch")]
+    before = {codec.model_id for codec in codecs}
+    chosen = SelectorConfig(name="threshold")
+    for codec in codecs:
+        codec.backend.use_selector(replace(codec.config, selector=chosen), build(chosen))
+    after = {codec.model_id for codec in codecs}
+    assert len(before) == len(after) == 1
+    assert before != after
+    assert all(np.isnan(codec.backend.tau) for codec in codecs)

@@ -133,6 +133,18 @@ def test_stereo_floats_are_mixed() -> None:
     np.testing.assert_allclose(np.concatenate(list(audio.blocks())), 0.25 * sweep(0.1), atol=1e-6)
 
 
+@pytest.mark.parametrize(("said", "heard"), [(2000, 1000), (0, 1106), (0x7FFF0000, 1106), (4000, 1106)])
+def test_what_follows_the_samples_of_a_wav_file_is_not_heard(said: int, heard: int) -> None:
+    """Unless its header does not know how many samples there are."""
+    sound = pcm_bytes(sweep(1 / 16))
+    header = wav_header(16_000)[:-4] + said.to_bytes(4, "little")
+    tags = b"LIST" + (204).to_bytes(4, "little") + b"x" * 204
+    blocks = list(open_pipe(io.BytesIO(header + sound + tags), None).blocks())
+    samples = np.concatenate(blocks)
+    assert samples.size == heard
+    np.testing.assert_allclose(samples[:1000], sweep(1 / 16), atol=1e-4)
+
+
 def test_packets_come_while_speech_goes_on_and_a_reader_may_leave(live_model: Path) -> None:
     command = [sys.executable, "-m", "dtm_codec", "stream", "encode", "-m", str(live_model), "--rate", "16000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

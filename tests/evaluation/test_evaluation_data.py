@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtm_codec.errors import DTMCodecError
+from dtm_codec.errors import ConfigError, DTMCodecError
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.listening import listening_block
 from dtm_codec.ratings import read_ratings
@@ -123,6 +123,8 @@ def test_names_have_a_kind_an_argument_and_options() -> None:
     assert Spec.parse("dtm:random:s-vfr-50?bitrate=800&selector=ple") == Spec(
         "dtm", "random:s-vfr-50", {"bitrate": "800", "selector": "ple"}
     )
+    with pytest.raises(ConfigError, match="the option 'bitrate' is there twice"):
+        Spec.parse("dtm:small?bitrate=400&bitrate=800")
     with_a_path = Spec.parse("dtm:small?calibrate=a+b %20.jsonl&bitrate=700")
     assert with_a_path.options == {"calibrate": "a+b %20.jsonl", "bitrate": "700"}
     assert with_a_path.text == "dtm:small?calibrate=a+b %20.jsonl&bitrate=700"

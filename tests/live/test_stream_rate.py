@@ -110,6 +110,8 @@ def test_a_stream_of_speech_meets_its_bitrate(speech: np.ndarray) -> None:
 
 
 def test_rates_that_cannot_be_met() -> None:
+    with pytest.raises(RateError, match=r"^tau = 3; allowed: 2, the stride of this stream or network$"):
+        tiny("s-ffr-50").stream_encoder(tau=3)
     with pytest.raises(RateError, match=r"120 bps .*; allowed: 240 \.\.\. 1500 bps"):
         Budget.of(RateRequest(bitrate=120), LAYOUT, 10)
     with pytest.raises(RateError, match="101 tokens a second"):

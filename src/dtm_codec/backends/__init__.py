@@ -60,9 +60,9 @@ def load_backend(loaded: LoadedModel, device: str, name: str | None) -> Backend:
         import_optional("torch", "torch")
         from .pytorch import TorchBackend
 
-        check_device(device)
-        trained = TorchBackend.load(loaded.config, loaded.tensors, device)
+        trained = TorchBackend.load(loaded.config, loaded.tensors)
         if name == "torch":
+            trained.to(device)
             return trained
         loaded = replace(loaded, tensors=trained.weights())
     from .onnx.backend import PRECISIONS, OnnxBackend

@@ -15,6 +15,7 @@ from ..network import Network, fill, weights_of
 from ..nn.pitch import Pulses as TensorPulses
 from ..nn.timeline import Timeline
 from ..selectors import Selector
+from . import check_device
 from .base import Codes, Floats, Mask, Positions, Pulses
 
 RANDOM_SEED = 0
@@ -29,14 +30,14 @@ class TorchBackend:
 
     @classmethod
     @torch.inference_mode(False)
-    def load(cls, config: CodecConfig, tensors: dict[str, Array] | None, device: str) -> TorchBackend:
+    def load(cls, config: CodecConfig, tensors: dict[str, Array] | None) -> TorchBackend:
         """A network with these weights, or with random ones that are the same each time."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(RANDOM_SEED)
             network = Network(config)
         if tensors is not None:
             fill(network, tensors)
-        return cls(network.to(device))
+        return cls(network)
 
     @property
     def config(self) -> CodecConfig:
@@ -113,7 +114,8 @@ class TorchBackend:
         weights = self.network.state_dict(keep_vars=True).values()
         return tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
 
-    def to(self, device: str | torch.device) -> None:
+    def to(self, device: str) -> None:
+        check_device(device)
         self.network.to(device)
 
     def use_threads(self, threads: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import get_args
 
-from ..config import Quality
+from ..config import MAX_STRIDE, Quality
 from ..errors import ConfigError, RateError
 from ..layout import Layout
 from .calibration import tokens_for_bitrate, tokens_for_token_rate
@@ -67,7 +67,7 @@ class RateRequest:
         return self.bitrate is None and self.token_rate is None and self.tau is None and self.quality is None
 
     def settled(self, layout: Layout, keep_ratio: float) -> RateRequest:
-        """A quality becomes the bitrate that it stands for. It has no wish that could not be met."""
+        """A quality becomes its bitrate. It is never refused: the nearest bitrate that the audio can have will do."""
         if self.quality is None:
             return self
         bitrate = quality_bitrate(self.quality, layout, keep_ratio)
@@ -81,16 +81,16 @@ class RateRequest:
         return tokens_for_token_rate(self.token_rate, num_samples, layout, s_max)
 
     def stride(self, layout: Layout, default: int, only: int | None) -> int:
-        """Steps per token that meet the request at a fixed rate; `only` is the one stride that a network can do."""
+        """Steps per token that meet the request at a fixed rate; `only` is the one stride there can be."""
         if self.is_open:
-            return default
+            return _writable(default, "the keep ratio")
         if self.quality is not None or self.written:
             asked_for = f"quality = {self.quality!r}" if self.quality else f"{self.bitrate:g} bps as written"
             raise RateError(f"{asked_for} at a fixed rate; allowed: a nominal bitrate, a token rate or nothing")
         if self.tau is not None:
             if only is not None and int(self.tau) != only:
-                raise RateError(f"tau = {self.tau:g} with conv resampling; allowed: {only}, the stride of the network")
-            return max(1, int(self.tau))
+                raise RateError(f"tau = {self.tau:g}; allowed: {only}, the stride of this stream or network")
+            return _writable(max(1, int(self.tau)), f"tau = {self.tau:g}")
         asked, unit = (self.bitrate, "bps") if self.token_rate is None else (self.token_rate, "Hz")
         assert asked is not None
 
@@ -103,7 +103,13 @@ class RateRequest:
             reachable = ", ".join(f"{reached(s):.4g}" for s in ((only,) if only else (1, 2, 3, 4)))
             more = "" if only else " ..."
             raise RateError(f"{asked:g} {unit} at a fixed rate; allowed: {reachable}{more} {unit}")
-        return stride
+        return _writable(stride, f"{asked:g} {unit}")
+
+
+def _writable(stride: int, asked: str) -> int:
+    if stride > MAX_STRIDE:
+        raise RateError(f"{asked} at a fixed rate: {stride:.4g} steps a token; allowed: 1 ... {MAX_STRIDE}")
+    return stride
 
 
 def check_effort(effort: int) -> int:

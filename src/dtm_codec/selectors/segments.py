@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..config import LARGEST_SEGMENT
 from .base import Array
 from .compiled import CompiledSelector, Floats, compiled
 from .distances import lagged_squares
@@ -16,8 +16,8 @@ class SegmentSelector(CompiledSelector):
     s_max: int
 
     def __init__(self, s_max: int | None = None) -> None:
-        if s_max is None or not 1 <= s_max <= 255:
-            raise ConfigError(f"selector.s_max = {s_max!r}; allowed: 1 ... 255 with {self.name!r}")
+        assert s_max is not None  # as SelectorConfig requires
+        assert 1 <= s_max <= LARGEST_SEGMENT
         super().__init__(s_max)
         self.context = s_max - 1
 

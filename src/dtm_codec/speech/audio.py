@@ -47,6 +47,9 @@ LOST_SECONDS = 0.1
 MAX_LEVEL = 100.0
 """Floating point recordings may pass full scale, but not by 40 dB; PCM numbers without their scale do."""
 
+UNKNOWN_SIZE = 0x7FFF0000
+"""Programs that write a header before they know the length give a size from here on."""
+
 _BLOCK = 1 << 19
 """Source samples decoded at a time, over all channels: an hour of stereo music is never in memory as such."""
 
@@ -253,12 +256,12 @@ def _resampled(blocks: Iterator[Samples], from_rate: int, to_rate: int) -> Itera
 
 def _promised(file: soundfile.SoundFile) -> int:
     """Samples that the header of a WAV, AIFF or AU file says there are. libsndfile corrects the number by the file's
-    length, but leaves a note. The largest numbers are what programs write that do not know the length."""
+    length, but leaves a note."""
     note = re.search(r"(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", file.extra_info)
     if note is None or file.frames == 0:
         return int(file.frames)
     said, there = int(note[1]), int(note[2])
-    return round(file.frames * said / there) if there < said < 0x7FFF0000 else int(file.frames)
+    return round(file.frames * said / there) if there < said < UNKNOWN_SIZE else int(file.frames)
 
 
 def _scaled(array: npt.NDArray[Any]) -> Samples:

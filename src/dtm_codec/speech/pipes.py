@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..errors import AudioError
-from .audio import Samples, as_mono, check_sample_rate
+from .audio import UNKNOWN_SIZE, Samples, as_mono, check_sample_rate
 from .raw import MAX_CHANNELS, RawFormat
 
 BLOCK_BYTES = 1 << 16
@@ -23,7 +23,7 @@ BLOCK_BYTES = 1 << 16
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _TYPES = {(_PCM, 16): "<i2", (_PCM, 32): "<i4", (_FLOAT, 32): "<f4"}
 _MAX_CHUNK = 1 << 20
-"""Bytes of a chunk before the samples; more is no WAV file that anyone wrote."""
+"""No real WAV header has a larger chunk before its samples."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,16 @@ class PipeAudio:
     sample_rate: int
     channels: int
     dtype: str
+    left: int | None = None
+    """Bytes of samples, where a header says how many; what follows them is no sound."""
 
     def blocks(self) -> Iterator[Samples]:
         """Mono samples as they come."""
-        frame, rest = np.dtype(self.dtype).itemsize * self.channels, b""
-        while data := read_some(self.stream):
+        frame, rest, left = np.dtype(self.dtype).itemsize * self.channels, b"", self.left
+        while left != 0 and (data := read_some(self.stream)):
+            if left is not None:
+                data = data[:left]
+                left -= len(data)
             rest += data
             whole = len(rest) // frame * frame
             if whole:
@@ -82,7 +87,8 @@ def open_pipe(stream: BinaryIO, raw: RawFormat | None) -> PipeAudio:
     if (kind, bits) not in _TYPES or not 1 <= channels <= MAX_CHANNELS:
         allowed = f"16- or 32-bit integers or 32-bit floats, 1 ... {MAX_CHANNELS} channels"
         raise AudioError(f"WAV of kind {kind}, {bits} bits, {channels} channels; allowed in a pipe: {allowed}")
-    return PipeAudio(stream, check_sample_rate(rate), channels, _TYPES[kind, bits])
+    left = size if 0 < size < UNKNOWN_SIZE else None
+    return PipeAudio(stream, check_sample_rate(rate), channels, _TYPES[kind, bits], left)
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:

@@ -31,14 +31,19 @@ class OnnxBackend:
         check_has_graphs(config)
         import_optional("onnxruntime")
         self.name, self.config, self.selector = name, config, build(config.selector)
-        self.tau = float(tensors[TAU])
-        self._tensors, self._precision = tensors, PRECISIONS[name]
+        self._tensors, self._precision, self._changes = tensors, PRECISIONS[name], 0
         wished = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         self.threads = int(wished) if wished.isdigit() and int(wished) else available_cores()
         self._sessions: dict[str, Any] = {}
 
+    @property
+    def tau(self) -> float:
+        return float(self._tensors[TAU])
+
     def use_selector(self, config: CodecConfig, selector: Selector) -> None:
-        self.config, self.selector, self.tau = config, selector, np.nan
+        self.config, self.selector = config, selector
+        self._tensors = self._tensors | {TAU: np.array(np.nan)}
+        self._changes += 1
 
     def front_end(self, frames: Floats) -> Floats:
         return self._run("front_end", frames=frames)
@@ -76,11 +81,11 @@ class OnnxBackend:
         return self._tensors
 
     def version(self) -> Any:
-        return 0
+        return self._changes
 
     def to(self, device: str) -> None:
         if str(device) != "cpu":
-            raise ModelError(f"device = {device!r} without torch; allowed: 'cpu'")
+            raise ModelError(f"device = {device!r} with backend {self.name!r}; allowed: 'cpu'")
 
     def use_threads(self, threads: int) -> None:
         if threads != self.threads:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...backends import check_device
 from ...codec import DTMCodec
 from ...config import SelectorConfig
 from ...errors import ConfigError
@@ -88,7 +87,6 @@ class DTM(System):
         return self.codec.num_parameters
 
     def to(self, device: str) -> DTM:
-        check_device(device)
         self.codec.to(device)
         return self
 
