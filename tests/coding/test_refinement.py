@@ -36,10 +36,6 @@ def tiny(name: str = "s-vfr-50", **changes: object) -> DTMCodec:
     return DTMCodec(replace(preset(name), **(TINY | changes)))  # type: ignore[arg-type]
 
 
-def tensors(signal: Samples, encoded: Encoded) -> tuple[torch.Tensor, ...]:
-    return torch.from_numpy(signal), torch.from_numpy(encoded.codes), torch.from_numpy(encoded.mask)
-
-
 def distance(codec: DTMCodec, encoded: Encoded, signal: Samples) -> float:
     mel = MultiScaleMelDistance(16_000, MEL_WINDOWS)
     return float(mel(torch.from_numpy(codec.decode(encoded))[None], torch.from_numpy(signal)[None]))
@@ -93,8 +89,8 @@ def test_windows_hear_what_the_decoder_says(variant: str, speech: Samples, monke
 
     monkeypatch.setattr(codec.network.head, "forward", watched)
     monkeypatch.setattr(codec.network.head, "synthesize", listened)
-    codes = Refiner(codec.network, 0)(*tensors(signal, encoded))
-    assert np.array_equal(codes.numpy(), encoded.codes)
+    codes = Refiner(codec.network, 0).better_codes(signal, encoded.codes, encoded.mask)
+    assert np.array_equal(codes, encoded.codes)
     assert len(heard) > 10
     for begin, audio in zip(begins, heard, strict=True):
         edge = 4 * hop  # what overlaps with frames outside
@@ -150,9 +146,9 @@ def test_long_audio_is_searched_in_windows(speech: Samples, monkeypatch: pytest.
         return up(h, mask)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(codec.network.up, "forward", watched)
-    found = Refiner(codec.network, 2)(*tensors(signal, plain))
+    found = Refiner(codec.network, 2).better_codes(signal, plain.codes, plain.mask)
     assert longest <= 64 + 3 * 16
-    searched = replace(plain, codes=found.numpy())
+    searched = replace(plain, codes=found)
     assert distance(codec, searched, signal) < distance(codec, plain, signal)
     for window in np.array_split(np.arange(plain.codes.size), 4):
         assert (searched.codes[window] != plain.codes[window]).any()

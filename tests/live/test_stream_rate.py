@@ -136,13 +136,12 @@ def test_the_live_recipe_fits_into_200_ms_with_a_packet() -> None:
     assert config.packet_loss.share > 0
 
 
-@pytest.mark.parametrize(("share", "longest", "unit"), [(0.05, 1, 1), (0.2, 16, 4), (0.1, 16, 1), (0.0, 4, 4)])
-def test_losses_have_the_share_and_the_bursts_that_are_asked_for(share: float, longest: int, unit: int) -> None:
-    lost = draw_losses(200_001, share, longest, np.random.default_rng(0), unit)
+@pytest.mark.parametrize(("share", "longest"), [(0.05, 1), (0.1, 16), (0.0, 4)])
+def test_losses_have_the_share_and_the_bursts_that_are_asked_for(share: float, longest: int) -> None:
+    lost = draw_losses(200_001, share, longest, np.random.default_rng(0))
     assert lost.size == 200_001
     assert lost.mean() == pytest.approx(share, rel=0.06, abs=0)
-    assert np.array_equal(lost[: lost.size // unit * unit].reshape(-1, unit).all(1), lost[::unit][: lost.size // unit])
-    if longest > unit:
+    if share and longest > 1:
         runs = np.diff(np.flatnonzero(np.diff(lost.astype(int))))[::2]
         assert np.unique(runs).size > 2
 

@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 
 from dtm_codec.backends.base import Floats, Positions
 from dtm_codec.coding.pieces import Rows, in_pieces
-from dtm_codec.nn.attention import AttentionPlan, windowed_attention
+from dtm_codec.nn.attention import AttentionPlan, rotary_angles, windowed_attention
 from dtm_codec.nn.timeline import Timeline
 from dtm_codec.nn.transformer import TransformerStack, rotate
 
@@ -23,7 +24,13 @@ def plan_for(
 ) -> AttentionPlan:
     timeline = timeline_of(lengths)
     timeline = Timeline(timeline.lengths, stride * timeline.positions)
-    return AttentionPlan.build(timeline, window, head_dim, 10_000.0, lookahead)
+    return AttentionPlan.build(timeline.filled(window), window, head_dim, 10_000.0, lookahead)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
+    """What a stack does: fill up to whole blocks, and cut off again."""
+    filling = (0, 0, 0, 0, 0, plan.cos.shape[0] - len(q))
+    return windowed_attention(*(F.pad(x, filling) for x in (q, k, v)), plan)[: len(q)]
 
 
 def timeline_of(lengths: tuple[int, ...]) -> Timeline:
@@ -59,11 +66,11 @@ def test_equals_dense_masked_attention_forward_and_backward(
     # steps that are `stride` apart in time: a look-ahead of so many times as much sees the same steps
     plan = plan_for(lengths, window, lookahead=None if ahead is None else stride * ahead + stride - 1, stride=stride)
     expected = dense_attention(q, k, v, lengths, window, ahead)
-    torch.testing.assert_close(windowed_attention(q, k, v, plan), expected)  # the inference path
+    torch.testing.assert_close(attend(q, k, v, plan), expected)  # the inference path
 
     grad = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
     inputs = [x.clone().requires_grad_() for x in (q, k, v)]
-    attended = windowed_attention(*inputs, plan)  # the training path
+    attended = attend(*inputs, plan)  # the training path
     torch.testing.assert_close(attended, expected)
     references = [x.clone().requires_grad_() for x in (q, k, v)]
     dense_attention(*references, lengths, window, ahead).backward(grad)
@@ -73,9 +80,9 @@ def test_equals_dense_masked_attention_forward_and_backward(
 
 
 def test_queries_and_keys_of_higher_precision_train_as_the_values_do() -> None:
-    q, k = (torch.randn(20, 2, 8, requires_grad=True) for _ in range(2))  # what autocast on CUDA makes of their norms
-    v = torch.randn(20, 2, 8, dtype=torch.bfloat16, requires_grad=True)
-    attended = windowed_attention(q, k, v, plan_for((20,), 4))
+    q, k = (torch.randn(18, 2, 8, requires_grad=True) for _ in range(2))  # what autocast on CUDA makes of their norms
+    v = torch.randn(18, 2, 8, dtype=torch.bfloat16, requires_grad=True)
+    attended = attend(q, k, v, plan_for((18,), 4))
     assert attended.dtype == torch.bfloat16
     attended.sum().backward()
     assert [x.grad.dtype for x in (q, k, v) if x.grad is not None] == [torch.float32, torch.float32, torch.bfloat16]
@@ -90,8 +97,8 @@ def test_rotation_depends_on_relative_position_only() -> None:
     q, k = torch.randn(2, 1, 1, 16, dtype=torch.float64)
     products = []
     for shift in (0, 1234):
-        plan = AttentionPlan.build(Timeline((2,), torch.tensor([5 + shift, 12 + shift])), 64, 16, 10_000.0)
-        pair = rotate(torch.cat([q, k]), plan.cos, plan.sin)
+        angles = rotary_angles(torch.tensor([5 + shift, 12 + shift]), 16, 10_000.0)
+        pair = rotate(torch.cat([q, k]), *angles)
         products.append((pair[0] * pair[1]).sum())
     torch.testing.assert_close(products[0], products[1], atol=1e-3, rtol=0)
 
@@ -102,6 +109,10 @@ def stack(request: pytest.FixtureRequest) -> TransformerStack:
     return TransformerStack(
         2, 16, 2, 24, window=8, lookahead=request.param, norm_eps=1e-2, rope_base=1e4, layer_scale=1.0
     )
+
+
+REACH = 2 * 8
+"""Of that stack: two layers with a window of 8."""
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
@@ -138,11 +149,11 @@ def test_a_stack_in_pieces_equals_the_whole(
         return computed
 
     with torch.no_grad():
-        pieces = list(in_pieces(compute, stack.reach, blocks, piece, before=skipped))
+        pieces = list(in_pieces(compute, REACH, blocks, piece, before=skipped))
         whole = stack(x, timeline)[first + skipped :]
     np.testing.assert_allclose(np.concatenate([rows.values for rows in pieces]), whole, atol=1e-5, rtol=1e-5)
     assert np.array_equal(np.concatenate([rows.positions for rows in pieces]), timeline.positions[first + skipped :])
-    assert max(len(rows.values) for rows in pieces) <= piece + stack.reach
+    assert max(len(rows.values) for rows in pieces) <= piece + REACH
 
 
 @given(lengths=LENGTHS)
@@ -158,10 +169,10 @@ def test_packed_sequences_do_not_see_each_other(stack: TransformerStack, lengths
 
 def test_late_in_a_long_recording_angles_are_as_exact_as_at_its_start() -> None:
     positions = torch.arange(50) + 40 * 360_000  # 40 hours at 100 Hz
-    plan = AttentionPlan.build(Timeline((50,), positions), 64, 32, 10_000.0)
+    cos, sin = rotary_angles(positions, 32, 10_000.0)
     angles = positions[:, None] * 10_000.0 ** -(torch.arange(0, 32, 2).double() / 32)
-    torch.testing.assert_close(plan.cos[:, 0].double(), angles.cos(), rtol=0, atol=1e-6)
-    torch.testing.assert_close(plan.sin[:, 0].double(), angles.sin(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(cos[:, 0].double(), angles.cos(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(sin[:, 0].double(), angles.sin(), rtol=0, atol=1e-6)
 
 
 def test_a_timeline_is_cut_and_thinned_with_its_sequences() -> None:

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from ..backends.base import Codes, Mask
 from ..network import Network
 from ..nn.mel_distance import MultiScaleMelDistance
-from ..nn.pitch_tracking import PitchTracker, pitch_distance
+from ..nn.pitch_tracking import PitchTracker, pitch_distance, pitch_loss
 from ..nn.resampling import segment_of
 from ..nn.timeline import Timeline
 from ..speech.audio import Samples
@@ -76,23 +76,19 @@ class Refiner:
 
         self._on_searched = add
 
-    def better_codes(self, signal: Samples, codes: Codes, mask: Mask) -> Codes:
-        """The same in NumPy. signal: (T,), codes: (K,), mask: (N,) -> (K,)"""
-        device = self.network.tau.device
-        found: Codes = self(*(torch.from_numpy(x).to(device) for x in (signal, codes, mask))).cpu().numpy()
-        return found
-
-    @torch.inference_mode(False)
+    @torch.inference_mode(False)  # autograd refuses tensors that were made in it
     @torch.no_grad()
-    def __call__(self, signal: Tensor, codes: Tensor, mask: Tensor) -> Tensor:
-        """Better codes for an utterance. signal: (T,), codes: (K,), mask: (N,) -> (K,)"""
-        total, hop = mask.numel(), self.network.config.hop_length
-        audio = F.pad(signal.to(mask.device), (0, total * hop - signal.numel()))
-        utterance = _Utterance(audio, codes.clone(), mask.clone())  # autograd refuses tensors of inference mode
+    def better_codes(self, signal: Samples, codes: Codes, mask: Mask) -> Codes:
+        """signal: (T,), codes: (K,), mask: (N,) -> (K,)"""
+        total, hop = mask.size, self.network.config.hop_length
+        device = self.network.tau.device
+        audio, own_codes, own_mask = (torch.tensor(x, device=device) for x in (signal, codes, mask))
+        utterance = _Utterance(F.pad(audio, (0, total * hop - signal.size)), own_codes, own_mask)
         for start, stop in _cut(total):
             searched = partial(self._on_searched, stop - start)
             utterance.codes = _Window(self, utterance, start, stop).search(searched)
-        return utterance.codes
+        found: Codes = utterance.codes.cpu().numpy()
+        return found
 
 
 def _cut(total: int) -> Iterator[tuple[int, int]]:
@@ -213,7 +209,7 @@ class _Window:
         """From the original, a scalar with gradient."""
         distance = self.refiner.mel.between(F.pad(heard.audio, self.padding), self.log_mels)
         if heard.pitch_logits is not None and self.pitch is not None:
-            distance = distance + PITCH_WEIGHT * pitch_distance(heard.pitch_logits, self.pitch).mean()
+            distance = distance + PITCH_WEIGHT * pitch_loss(heard.pitch_logits, self.pitch)
         return distance
 
     def _distances(self, heard: _Heard) -> Tensor:

@@ -13,6 +13,7 @@ from ..backends.base import Backend, Floats
 from ..config import Bitrates, CodecConfig, Quality, SelectorConfig
 from ..encoded import Encoded
 from ..models import sharing
+from ..models.card import model_card
 from ..speech.audio import as_mono, resample
 from . import piecewise
 from .piecewise import Stage1
@@ -134,7 +135,7 @@ class Research(ABC):
 
         def write(folder: str) -> str:
             model_id = self.save_pretrained(folder, transformers=True)
-            return sharing.model_card(
+            return model_card(
                 self.config,
                 repo_id,
                 model_id=model_id,

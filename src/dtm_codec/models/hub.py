@@ -42,9 +42,6 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
 _STATISTICS = {"class_of": ("I16", 1), "transitions": ("I32", 2), "members": ("I32", 1)}
 """Type and number of axes of the token statistics."""
 
-RANDOM_SEED = 0
-"""Of the weights of 'random:PRESET', so that two processes make the same model."""
-
 
 @dataclass(frozen=True)
 class LoadedModel:

@@ -11,9 +11,6 @@ from typing import Any
 from ..errors import ModelError
 from ..system.files import write_atomically
 from ..system.optional import import_optional
-from .card import model_card
-
-__all__ = ["model_card", "push"]
 
 CARD = "README.md"
 

@@ -49,7 +49,7 @@ class AttentionPlan:
     def build(
         cls, timeline: Timeline, window: int, head_dim: int, rope_base: float, lookahead: int | None = None
     ) -> AttentionPlan:
-        """The plan for these sequences."""
+        """The plan for sequences that fill whole blocks (`Timeline.filled`)."""
         bias = _block_bias(timeline, window, lookahead)
         return cls(timeline.lengths, window, lookahead, bias, *rotary_angles(timeline.positions, head_dim, rope_base))
 
@@ -68,27 +68,29 @@ def _block_bias(timeline: Timeline, window: int, lookahead: int | None) -> Tenso
     sequence = torch.repeat_interleave(
         torch.arange(len(lengths), device=device), torch.tensor(lengths, device=device, dtype=torch.long)
     )
-    # -1: padding at the end, seen by no real query; -2: outside, seen by none
-    sequence, keys = _with_neighbours(sequence, window, padding=-1, outside=-2)
+    sequence, keys = _with_neighbours(sequence, window, outside=-1)  # no sequence, so that none sees it
     query_step = torch.arange(window, device=device)[:, None]
     key_step = torch.arange(-window, 2 * window, device=device)[None]
     seen = ((query_step - key_step).abs() <= window) & (sequence[:, :, None] == keys[:, None])
     if lookahead is not None:
-        position, key_position = _with_neighbours(timeline.positions, window, padding=0, outside=0)
+        position, key_position = _with_neighbours(timeline.positions, window, outside=0)
         seen &= key_position[:, None] - position[:, :, None] <= lookahead
     bias = torch.zeros(seen.shape, device=device).masked_fill_(~seen, float("-inf"))
     return bias[:, None]
 
 
-def _with_neighbours(x: Tensor, window: int, padding: int, outside: int) -> tuple[Tensor, Tensor]:
+def _with_neighbours(x: Tensor, window: int, outside: int) -> tuple[Tensor, Tensor]:
     """What queries and keys of each block have of a number per step. (S,) -> (blocks, window), (blocks, 3 window)"""
-    blocked = F.pad(x, (0, -x.shape[0] % window), value=padding).view(-1, window)
+    blocked = x.view(-1, window)
     around = F.pad(blocked, (0, 0, 1, 1), value=outside)
     return blocked, torch.cat([around[:-2], around[1:-1], around[2:]], dim=1)
 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
-    """Attention of each step to those within the window in its own sequence. q, k, v: (S, H, d) -> (S, H, d)."""
+    """Attention of each step to those within the window in its own sequence. q, k, v: (S, H, d) -> (S, H, d)
+
+    S: whole blocks, as the plan has them
+    """
     q, k = q.to(v.dtype), k.to(v.dtype)  # autocast on CUDA leaves what is normalised in 32 bits
     half = q.dtype in (torch.float16, torch.bfloat16)
     by_steps = plan.lookahead in (None, 0)  # flash-attn counts steps, not positions; it has no other look-ahead
@@ -97,18 +99,14 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> 
         longest, reach = max(plan.lengths), (plan.window, plan.window if plan.lookahead is None else 0)
         attended: Tensor = flash_attn_varlen_func(q, k, v, ends, ends, longest, longest, window_size=reach)
         return attended
-    total, window = q.shape[0], plan.window
-    tail = -total % window  # fills the last block
-    k, v = (F.pad(x, (0, 0, 0, 0, window, window + tail)) for x in (k, v))
-    if tail:
-        q = F.pad(q, (0, 0, 0, 0, 0, tail))
+    window = plan.window
+    k, v = (F.pad(x, (0, 0, 0, 0, window, window)) for x in (k, v))
     if torch.is_grad_enabled() and q.requires_grad:
         attended = BlockAttention.apply(q, k, v, plan.bias)  # type: ignore[no-untyped-call]
-    else:
-        keys, values = _neighbourhoods(k, window), _neighbourhoods(v, window)
-        bias = plan.bias.to(q.dtype)
-        attended = _unblock(F.scaled_dot_product_attention(_blocks(q, window), keys, values, attn_mask=bias))
-    return attended[:total]
+        return attended
+    keys, values = _neighbourhoods(k, window), _neighbourhoods(v, window)
+    bias = plan.bias.to(q.dtype)
+    return _unblock(F.scaled_dot_product_attention(_blocks(q, window), keys, values, attn_mask=bias))
 
 
 def _blocks(x: Tensor, window: int) -> Tensor:
@@ -138,7 +136,7 @@ class BlockAttention(torch.autograd.Function):
         queries = _blocks(q, window) * q.shape[-1] ** -0.5
         keys, values = (_neighbourhoods(x, window).contiguous() for x in (k, v))
         weights = (queries @ keys.transpose(2, 3)).add_(bias)
-        # a padding query sees padding keys only, so every row has a finite maximum
+        # every query sees itself, so every row has a finite maximum
         weights = torch.softmax(weights, -1, dtype=weights.dtype)  # (blocks, H, window, 3 window)
         attended = weights @ values
         ctx.save_for_backward(queries, keys, values, weights, attended)

@@ -98,11 +98,6 @@ class TransformerStack(nn.Module):
         self.blocks = nn.ModuleList(Block(dim, heads, mlp_hidden, norm_eps, layer_scale) for _ in range(layers))
         self.norm = nn.RMSNorm(dim, eps=norm_eps)
 
-    @property
-    def reach(self) -> int:
-        """Steps to each side that an output can depend on."""
-        return len(self.blocks) * self.window
-
     def forward(self, x: Tensor, timeline: Timeline) -> Tensor:
         """x: (S, D) -> (S, D)"""
         # Whole blocks of attention, and the residual stream in one precision: a compiled block needs no second form.

@@ -11,12 +11,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Attribute: TypeAlias = int | float | str | Sequence[int]
+Attribute: TypeAlias = int | Sequence[int]
 
 TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 """Numbers that ONNX gives to types of numbers."""
 
-_VARINT, _BYTES, _FLOAT = 0, 2, 5
+_VARINT, _BYTES = 0, 2
 
 
 def _varint(value: int) -> bytes:
@@ -62,10 +62,6 @@ def _attribute(name: str, setting: Attribute) -> bytes:
     """AttributeProto"""
     if isinstance(setting, int):
         content, kind = _number(3, setting), 2
-    elif isinstance(setting, float):
-        content, kind = _varint(2 << 3 | _FLOAT) + np.float32(setting).tobytes(), 1
-    elif isinstance(setting, str):
-        content, kind = _bytes(4, setting), 3
     else:
         content, kind = b"".join(_number(8, item) for item in setting), 7
     return _bytes(1, name) + content + _number(20, kind)
