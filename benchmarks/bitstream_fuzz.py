@@ -33,8 +33,9 @@ import numpy as np
 from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import Header
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
 from dtm_codec.errors import BitstreamError
+from dtm_codec.layout import Layout
 from dtm_codec.live.packets import HEADER_BYTES, StreamFormat
 
 STATISTICS = TokenModel.from_counts(np.arange(1, 17), np.arange(1, 10).reshape(3, 3) ** 2, np.arange(16) % 3)

@@ -30,7 +30,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from dtm_codec.speech.audio import sample_path
-from dtm_codec.system.workers import available_cores
+from dtm_codec.system.threads import available_cores
 from dtm_codec.training.config import FabricPrecision, TrainConfig, load_config
 from dtm_codec.training.data import batches
 from dtm_codec.training.precision import measured_gain, resolve

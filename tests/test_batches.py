@@ -136,7 +136,7 @@ def test_a_batch_gives_back_what_went_in(rows: list[list[int]], missing: int) ->
 @pytest.mark.parametrize("name", ["s-vfr-50", "s-avgrep", "s-ffr-fsq"])
 def test_features_are_what_the_quantizer_was_given(name: str, speech: np.ndarray) -> None:
     codec = tiny(name)
-    codec.network.piece = 64  # several pieces
+    codec.backend.piece = 64  # several pieces
     z1, z2, encoded = codec.features(speech, 16_000)
     assert encoded == codec.encode(speech, 16_000)
     assert (z1.shape, z2.shape) == ((encoded.mask.size, 32), (encoded.codes.size, 32))

@@ -64,7 +64,7 @@ def test_pieces_equal_the_whole(name: str, selector: str, speech: np.ndarray) ->
     codec = tiny(name)
     whole = [codec.encode(x, 16_000, selector=selector) for x in (speech, speech[:30_000])]
     audio = codec.decode(whole)
-    codec.network.piece = 64
+    codec.backend.piece = 64
     pieces = [codec.encode(x, 16_000, selector=selector) for x in (speech, speech[:30_000])]
     assert_same_codes(whole, pieces)
     for a, b in zip(audio, codec.decode(whole), strict=True):
@@ -91,7 +91,7 @@ def test_files_of_any_length_count_and_decode_exactly(name: str, mode: Mode, spe
 def test_log_mel_selection_in_pieces_equals_the_whole(speech: np.ndarray) -> None:
     codec = tiny("s-vfr-50", selector=SelectorConfig(features="logmel", distance="l2"))
     whole = codec.encode(speech, 16_000)
-    codec.network.piece = 64
+    codec.backend.piece = 64
     assert_same_codes([whole], [codec.encode(speech, 16_000)])
 
 
@@ -240,7 +240,7 @@ def test_hours_of_silence_are_coded_in_pieces(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(codec.network.up, "forward", watched)
     decoded = codec.decode(encoded)
     assert decoded.size == silence.size
-    assert longest <= 3 * codec.network.piece  # one span of an hour is not laid out whole
+    assert longest <= 3 * codec.backend.piece  # one span of an hour is not laid out whole
 
 
 def test_a_tuple_is_a_batch(speech: np.ndarray) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dtm_codec.config import PRESETS, CodecConfig, SelectorConfig, preset
+from dtm_codec.config import PRESETS, CodecConfig, SelectorConfig, config_values, model_config, preset
 from dtm_codec.errors import ConfigError
+from dtm_codec.layout import Layout
 
 
 @pytest.mark.parametrize("config", PRESETS.values(), ids=list(PRESETS))
@@ -74,3 +75,14 @@ def test_the_papers_operating_points() -> None:
 def test_unknown_preset_lists_the_known() -> None:
     with pytest.raises(ConfigError, match=r"'tiny'.*vfr-50"):
         preset("tiny")
+
+
+@pytest.mark.parametrize("bitrates", [None, (400.0, 1300.0)])
+def test_what_is_written_to_config_json_is_read_again(bitrates: tuple[float, float] | None) -> None:
+    config = preset("s-conv")
+    assert model_config(config_values(config, bitrates)) == (config, bitrates)
+
+
+def test_a_layout_has_a_stride_at_a_fixed_rate_alone() -> None:
+    assert preset("vfr-50").layout == Layout(sample_rate=16_000, hop_length=160, token_bits=14, stride=None)
+    assert preset("ffr-50").layout == Layout(sample_rate=16_000, hop_length=160, token_bits=16, stride=2)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from .codec import DTMCodec
     from .coding.research import Features
     from .config import PRESETS, CodecConfig, QuantizerConfig, SelectorConfig, preset
-    from .encoded import Encoded, Layout
+    from .encoded import Encoded
     from .errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
+    from .layout import Layout
 
 __version__ = "0.2.0"
 
@@ -28,7 +29,8 @@ _HOME = {
     "Features": "coding.research",
     **dict.fromkeys(("AudioBatch", "TokenBatch"), "batches"),
     **dict.fromkeys(("PRESETS", "CodecConfig", "QuantizerConfig", "SelectorConfig", "preset"), "config"),
-    **dict.fromkeys(("Encoded", "Layout"), "encoded"),
+    "Encoded": "encoded",
+    "Layout": "layout",
     **dict.fromkeys(
         ("AudioError", "BitstreamError", "ConfigError", "DTMCodecError", "ModelError", "RateError"), "errors"
     ),

@@ -17,18 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from .backends import load_backend, torch_network, untrained
-from .backends.base import Backend, Floats, Mask
+from .backends.base import Backend, Mask
 from .bitstream.token_coder import TokenModel
 from .coding import piecewise
 from .coding.grouping import grouped
 from .coding.piecewise import Sound, Stage1, Statistics
 from .coding.research import EncodeOptions, Research
-from .coding.selection import Choice, OnProgress, Refine, layout_of, own_layout, selector_config
+from .coding.selection import Choice, OnProgress, Refine, layout_of, selector_config
 from .config import BackendName, Bitrates, CodecConfig, Quality, SelectorConfig
-from .encoded import Encoded, Layout, Mode
+from .encoded import Encoded, Mode
 from .errors import ModelError
+from .layout import Layout
 from .live.streams import Streaming
 from .models import hub
+from .models.sharing import Sharing
 from .models.weights import num_parameters
 from .rate.request import RateRequest, check_effort
 from .rate.thinning import thinned
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 STAGE1_SHARE = 0.6
 """Of the time of encoding, for progress bars."""
 
-_STORED_AS: dict[str, hub.StoredAs] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+_STORAGE_OF_DTYPE: dict[str, hub.StoredAs] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def _unwatched(done: float) -> None:
@@ -67,7 +69,7 @@ def _after_stage1(on_progress: OnProgress, done: float) -> None:
     on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * done)
 
 
-class DTMCodec(Streaming, Research):
+class DTMCodec(Streaming, Research, Sharing):
     """A speech codec whose tokens come where speech changes."""
 
     def __init__(self, model: CodecConfig | Backend) -> None:
@@ -130,7 +132,8 @@ class DTMCodec(Streaming, Research):
         selector: another selector than the model's, by name or configuration.
         effort: how many other codes are tried for every token, to come nearer to the original (`coding/refinement.py`);
         0 takes the encoder's own. Files and decoder are the same.
-        on_progress: is told after each round of the search how much of all audio is done, 0 ... 1.
+        on_progress: is told after each round of the search how much of all audio is done, 0 ... 1. With effort = 0 it
+        is not called.
         """
         request = RateRequest(bitrate, token_rate, tau, quality, written)
         rounds = check_effort(effort)
@@ -210,25 +213,6 @@ class DTMCodec(Streaming, Research):
         mask, codes = (np.concatenate([getattr(e, name) for e in group]) for name in ("mask", "codes"))
         return piecewise.synthesize(self.backend, codes, mask, [e.mask.size for e in group])
 
-    def embed(self, encoded: Encoded) -> Floats:
-        """Quantized embeddings z2_hat of an utterance, as probes of its content use them. -> (K, D)"""
-        self._check_mine(encoded)
-        return self.backend.dequantize(encoded.codes)
-
-    def stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Floats:
-        """Stage-1 vectors z1 of one utterance, what the paper's selectors look at. -> (N, D)"""
-        return np.concatenate([rows.values for rows in self._stage1(audio, sample_rate).compute()])
-
-    def selector_statistics(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Floats:
-        """What the model's selector decides on, for one utterance. -> (N, C)"""
-        statistics = Statistics(self.backend.selector)
-        self._stage1(audio, sample_rate).show(self.config.selector.features, statistics)
-        return statistics.of_utterances()[0]
-
-    def _stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Stage1:
-        signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
-        return Stage1(self.backend, [partial(iter, [signal])], self.layout.steps(signal.size))
-
     def thin(self, encoded: Encoded, *, bitrate: float | None = None, token_rate: float | None = None) -> Encoded:
         """The same utterance with fewer tokens, chosen without its audio."""
         self._check_mine(encoded)
@@ -290,9 +274,9 @@ class DTMCodec(Streaming, Research):
         dtype: 'float32', 'float16' or 'bfloat16', or torch's of that name.
         transformers: add what `AutoModel.from_pretrained(folder, trust_remote_code=True)` needs.
         """
-        stored = _STORED_AS.get(str(dtype).removeprefix("torch."))
+        stored = _STORAGE_OF_DTYPE.get(str(dtype).removeprefix("torch."))
         if stored is None:
-            raise ModelError(f"dtype = {dtype!r}; allowed: {', '.join(_STORED_AS)}")
+            raise ModelError(f"dtype = {dtype!r}; allowed: {', '.join(_STORAGE_OF_DTYPE)}")
         weights, bitrates = self.backend.weights(), self.trained_bitrates
         return hub.save(self.config, weights, self.token_model, folder, stored, bitrates, transformers=transformers)
 
@@ -321,7 +305,7 @@ class DTMCodec(Streaming, Research):
     @property
     def layout(self) -> Layout:
         """How this model's streams are laid out with its own selector."""
-        return own_layout(self.config)
+        return self.config.layout
 
     @property
     def num_parameters(self) -> int:
@@ -370,7 +354,7 @@ class DTMCodec(Streaming, Research):
         ]
 
     def _refiner(self, rounds: int) -> Refiner:
-        network = self.network
+        network = self.network  # first: without torch it says what to install
         from .coding.refinement import Refiner
 
         return Refiner(network, rounds)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from .errors import ConfigError
+from .layout import Layout
 from .validation import Validated, read_json, require
 
 SelectorName = Literal["ple", "stride", "random", "threshold", "peaks", "greedy", "dp", "lagrangian"]
@@ -60,6 +61,9 @@ MAX_NAME_LENGTH = 9
 MAX_STRIDE = 255
 """Steps per token of a fixed-rate stream: one byte of a file's header."""
 
+QUANTIZED_AT_ONCE = 256
+"""Vectors compared with the codebook at a time: their similarities (16 MB at 16 384 codes) stay near the cache."""
+
 LARGEST = {
     "dim": 8192,
     "heads": 128,
@@ -76,7 +80,11 @@ LARGEST_CODE_DIM = 1024
 LOWEST_KEEP_RATIO = 1e-3
 
 BITRATES = "trained_bitrates"
-"""Key of config.json beside those of the network: it says how well the weights do, not what they are."""
+"""Key of config.json beside those of the network. It does not change the network, so model ids leave it out."""
+
+MODEL_TYPE, NESTED = "dtm_codec", "codec"
+"""What `model_type` is in config.json of a folder for transformers, and the key under which such a folder keeps what is
+all of config.json elsewhere."""
 
 Bitrates: TypeAlias = tuple[float, float]
 """Total bits a second between which a model was trained."""
@@ -273,6 +281,12 @@ class CodecConfig(Validated):
         """Frames per token of a fixed-rate codec."""
         return round(1 / self.keep_ratio)
 
+    @property
+    def layout(self) -> Layout:
+        """How streams are laid out with the model's own selector."""
+        stride = self.stride if self.is_fixed_rate else None
+        return Layout(self.sample_rate, self.hop_length, self.quantizer.token_bits, stride)
+
 
 def _paper_presets() -> dict[str, CodecConfig]:
     """Every model that the paper trains, by short name."""
@@ -334,8 +348,8 @@ def preset(name: str) -> CodecConfig:
 def read_model_config(path: Path) -> tuple[CodecConfig, Bitrates | None]:
     """What config.json of a model says: the network, and the rates that it was trained at where that is known."""
     values = read_json(path)
-    if isinstance(values, dict) and values.get("model_type") == "dtm_codec":  # written for transformers
-        values = values.get("codec")
+    if isinstance(values, dict) and values.get("model_type") == MODEL_TYPE:
+        values = values.get(NESTED)
     try:
         return model_config(values)
     except ConfigError as error:
@@ -346,6 +360,11 @@ def model_config(values: Any) -> tuple[CodecConfig, Bitrates | None]:
     plain = dict(values) if isinstance(values, dict) else values
     bitrates = _bitrates(plain.pop(BITRATES, None)) if isinstance(plain, dict) else None
     return CodecConfig.from_dict(plain), bitrates
+
+
+def config_values(config: CodecConfig, bitrates: Bitrates | None) -> dict[str, Any]:
+    """Inverse of `model_config`."""
+    return config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
 
 
 def _bitrates(value: Any) -> Bitrates | None:

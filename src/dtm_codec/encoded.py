@@ -14,7 +14,7 @@ from .bitstream.token_coder import TokenModel
 from .errors import BitstreamError
 from .layout import Bits, Layout
 
-__all__ = ["Bits", "Encoded", "Layout", "Mode"]
+__all__ = ["Encoded", "Mode"]
 
 
 @dataclass(frozen=True, eq=False)

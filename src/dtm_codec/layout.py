@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Layout:
         return token_rate * self.token_bits + (self.frame_rate if self.stride is None else 0.0)
 
     def fixed_mask(self, steps: int) -> npt.NDArray[np.bool_]:
+        import numpy as np  # here: configurations have a layout, and `dtm-codec --help` has no time for numpy
+
         assert self.stride is not None
         mask = np.zeros(steps, dtype=np.bool_)
         mask[:: self.stride] = True

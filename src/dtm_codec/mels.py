@@ -1,4 +1,4 @@
-"""Mel filters."""
+"""Mel filters and the window of frames."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def mel_filterbank(sample_rate: int, n_fft: int, n_mels: int) -> npt.NDArray[np.
     falling = (upper - bins) / (upper - centre)
     triangles = np.maximum(np.minimum(rising, falling), 0)
     return (triangles * 2 / (upper - lower)).astype(np.float32)
+
+
+def hann(length: int) -> Floats:
+    """The window of front end and heads, (n_fft,); its first value is 0."""
+    return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length))
 
 
 def _hertz_to_mel(hertz: float) -> float:

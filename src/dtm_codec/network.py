@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .backends.base import PIECE
-from .config import SELECTOR_MELS, CodecConfig, SelectorFeatures, Stack
+from .config import SELECTOR_MELS, CodecConfig, Stack
 from .models.weights import Array, shapes
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
@@ -48,8 +47,6 @@ class CodecOutput(NamedTuple):
 
 class Network(nn.Module):
     """Everything that is learned, and the chain through it."""
-
-    piece: int = PIECE
 
     tau: Tensor
     """What the selector is steered to; NaN until training has found it."""
@@ -131,12 +128,11 @@ class Network(nn.Module):
         frames = frames.flatten(0, 1)
         spectrum = self.front_end.spectrum(frames)
         z1 = self.enc1(self.front_end(spectrum, frames), timeline)
-        return z1, self._selector_features(self.config.selector.features, z1, spectrum), timeline
+        return z1, self.selector_features(z1, spectrum), timeline
 
-    def _selector_features(self, looked_at: SelectorFeatures, z1: Tensor, spectrum: Tensor) -> Tensor:
-        if looked_at == "z1":
-            return z1.detach().float()
-        return self.log_mel(spectrum)
+    def selector_features(self, z1: Tensor, spectrum: Tensor) -> Tensor:
+        """What the model's selector looks at. z1: (S, D), spectrum: (S, bins) complex -> (S, F)"""
+        return z1.detach().float() if self.config.selector.features == "z1" else self.log_mel(spectrum)
 
     def log_mel(self, spectrum: Tensor) -> Tensor:
         """(S, bins) complex -> (S, bands)"""

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from dtm_codec.bitstream.header import Header
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
+from dtm_codec.layout import Layout
 
 NAMES = st.from_regex(r"[a-z0-9.\-]{1,9}:[0-9a-f]{8}", fullmatch=True)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
+from dtm_codec.layout import Layout
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import MAX_STEPS, Header
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
 from dtm_codec.errors import BitstreamError
+from dtm_codec.layout import Layout
 
 
 def read_or_refuse(data: bytes) -> Encoded | None:

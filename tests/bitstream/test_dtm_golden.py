@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dtm_codec.bitstream import mask_coder
 from dtm_codec.bitstream.header import SAMPLE_RATES
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
+from dtm_codec.layout import Layout
 
 GOLDEN = Path(__file__).with_name("golden")
 FACTS = json.loads((GOLDEN / "golden.json").read_text())

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtm_codec.bitstream import container, token_coder
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
 from dtm_codec.errors import BitstreamError
+from dtm_codec.layout import Layout
 
 VFR = Layout(16_000, 160, 14, None)
 FFR = Layout(16_000, 160, 16, 2)
@@ -189,7 +190,8 @@ import sys
 sys.modules["torch"] = None
 import numpy as np
 from dtm_codec.bitstream import container
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
+from dtm_codec.layout import Layout
 encoded = Encoded([1, 2], [True, True], 200, "small:00000000", Layout(16000, 160, 4, None))
 assert Encoded.from_bytes(encoded.to_bytes()) == encoded
 """

@@ -311,7 +311,7 @@ def test_a_long_file_has_a_bar_on_a_terminal_and_none_in_a_log() -> None:
 def test_progress_is_told_from_start_to_end(speech: Path, model: Path) -> None:
     codec = DTMCodec.from_pretrained(model)
     write_audio(speech, sweep(8.0), 16_000)
-    codec.network.piece = 64
+    codec.backend.piece = 64
     told: list[float] = []
     codec.encode_file(speech, on_progress=told.append)
     assert told == sorted(told)

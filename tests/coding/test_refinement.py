@@ -122,7 +122,7 @@ def test_neither_neighbours_nor_pieces_change_what_is_found(speech: Samples, mon
     assert codec.encode(signals, 16_000, effort=2) == alone
     assert codec.encode(signals, 16_000) != alone
     assert [x.size for x in codec.decode(alone)] == [x.size for x in signals]
-    codec.network.piece = 64
+    codec.backend.piece = 64
     assert codec.encode(signals, 16_000, effort=2) == alone
     with ThreadPoolExecutor(3) as threads:
         for found in threads.map(lambda _: codec.encode(signals, 16_000, effort=2), range(3)):

@@ -38,7 +38,7 @@ def test_pieces_are_the_whole(codec: DTMCodec, speech: np.ndarray) -> None:
     tau = usual_tau(codec, speech)
     whole = codec.encode(speech, 16_000, tau=tau)
     audio = codec.decode(whole)
-    codec.network.piece = 16
+    codec.backend.piece = 16
     assert_same([whole], [codec.encode(speech, 16_000, tau=tau)])
     assert np.abs(codec.decode(whole) - audio).max() < 1e-4
 

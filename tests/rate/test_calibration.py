@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtm_codec.encoded import Layout
 from dtm_codec.errors import RateError
+from dtm_codec.layout import Layout
 from dtm_codec.rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from dtm_codec.selectors import PLE, ExactDP, Greedy, Lagrangian, Random, Selector, Stride, Threshold
 

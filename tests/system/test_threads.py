@@ -24,6 +24,16 @@ def test_threads_are_as_many_as_others_leave_free(
     assert threads.free_cores(Load(100.0, 50.0, 7.0)) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"), [("3", 3), ("4,2", 4), ("0", None), ("", None), ("many", None), ("-1", None), ("\u00b2", None)]
+)
+def test_what_can_be_no_number_of_threads_is_not_asked_for(
+    text: str, asked: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    assert threads.asked_threads() == asked
+
+
 def test_a_users_number_of_threads_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setattr(torch, "set_num_threads", lambda number: pytest.fail(f"{number} threads"))

@@ -39,8 +39,8 @@ class Backend(Protocol):
     name: str
     """As `from_pretrained` takes it."""
 
-    @property
-    def piece(self) -> int: ...
+    piece: int
+    """Steps computed at a time."""
 
     @property
     def selector(self) -> Selector:

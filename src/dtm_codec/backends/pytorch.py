@@ -16,7 +16,7 @@ from ..nn.pitch import Pulses as TensorPulses
 from ..nn.timeline import Timeline
 from ..selectors import Selector
 from . import check_device
-from .base import Codes, Floats, Mask, Positions, Pulses
+from .base import PIECE, Codes, Floats, Mask, Positions, Pulses
 
 RANDOM_SEED = 0
 """Of the weights of 'random:PRESET', so that two processes make the same model."""
@@ -24,6 +24,7 @@ RANDOM_SEED = 0
 
 class TorchBackend:
     name = "torch"
+    piece = PIECE
 
     def __init__(self, network: Network) -> None:
         self.network = network.eval().requires_grad_(False)
@@ -42,10 +43,6 @@ class TorchBackend:
     @property
     def config(self) -> CodecConfig:
         return self.network.config
-
-    @property
-    def piece(self) -> int:
-        return self.network.piece
 
     @property
     def selector(self) -> Selector:

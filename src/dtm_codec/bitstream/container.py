@@ -73,7 +73,7 @@ class FileInfo:
 
 
 class File(NamedTuple):
-    """A file that was written, and what it came to."""
+    """A file that was written, and what it costs."""
 
     data: bytes
     info: FileInfo

@@ -60,12 +60,11 @@ def models(as_json: options.Json = False) -> None:
 
 
 def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:
-    from ..coding.selection import own_layout
     from ..live.latency import latency_of
     from ..models.weights import num_parameters
 
     token_rate = config.frame_rate / config.stride if config.is_fixed_rate else config.frame_rate * config.keep_ratio
-    bps = own_layout(config).bitrate(token_rate)
+    bps = config.layout.bitrate(token_rate)
     total = latency_of(config).total
     return ModelFacts(
         name,

@@ -142,7 +142,7 @@ def train(
     from rich.console import Console
     from rich.live import Live
 
-    from ..system.workers import available_cores
+    from ..system.threads import available_cores
     from ..training import family as families
 
     given = [f"{key}={json.dumps(value)}" for key, value in (("data.train", data), ("data.dev", dev)) if value]

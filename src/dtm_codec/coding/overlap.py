@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ..backends.base import Floats
+from ..mels import hann
 from ..speech.audio import Samples
-
-
-def hann(length: int) -> npt.NDArray[np.float64]:
-    """The window of front end and heads, (n_fft,); its first value is 0."""
-    return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length))
 
 
 def _overlapped(frames: Floats, hop_length: int) -> Samples:

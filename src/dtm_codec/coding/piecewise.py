@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..backends.base import Backend, Codes, Floats, Mask, Positions, Pulses
-from ..config import MAX_STRIDE, CodecConfig, SelectorFeatures, Stack
+from ..config import MAX_STRIDE, QUANTIZED_AT_ONCE, CodecConfig, SelectorFeatures, Stack
 from ..errors import AudioError
 from ..selectors import Selector
 from ..speech.audio import Samples
@@ -32,10 +32,6 @@ BLOCK = 1024
 
 Z1_KEPT = 256 << 20
 """Bytes of z1 that are held: 45 minutes at 100 steps a second and 256 numbers a step."""
-
-
-QUANTIZED_AT_ONCE = 256
-"""Vectors compared with the codebook at a time: their similarities (16 MB at 16 384 codes) stay near the cache."""
 
 
 def _through(backend: Backend, stack: Stack, blocks: Iterable[Rows], before: int = 0) -> Iterator[Rows]:

@@ -1,4 +1,4 @@
-"""What researchers ask of a codec beside speech and files: features, vectors of codes, padded batches, the hub."""
+"""What researchers ask of a codec beside speech and files: features, vectors of codes, padded batches."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..backends.base import Backend, Floats
-from ..config import Bitrates, CodecConfig, Quality, SelectorConfig
+from ..config import CodecConfig, Quality, SelectorConfig
 from ..encoded import Encoded
-from ..models import sharing
-from ..models.card import model_card
-from ..speech.audio import as_mono, resample
+from ..layout import Layout
+from ..speech.audio import as_mono, check_sample_rate, resample
 from . import piecewise
-from .piecewise import Stage1
+from .piecewise import Stage1, Statistics
 
 if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Unpack  # of typing from Python 3.11 on
 
     from ..batches import AudioBatch, TokenBatch
-    from ..bitstream.token_coder import TokenModel
 
 
 class EncodeOptions(TypedDict, total=False):
@@ -56,8 +54,6 @@ class Research(ABC):
     """A part of `DTMCodec`. Padded batches need torch."""
 
     backend: Backend
-    token_model: TokenModel | None
-    trained_bitrates: Bitrates | None
 
     @property
     @abstractmethod
@@ -65,7 +61,7 @@ class Research(ABC):
 
     @property
     @abstractmethod
-    def num_parameters(self) -> int: ...
+    def layout(self) -> Layout: ...
 
     @abstractmethod
     def encode(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -74,7 +70,26 @@ class Research(ABC):
     def decode(self, *args: Any, **kwargs: Any) -> Any: ...
 
     @abstractmethod
-    def save_pretrained(self, *args: Any, **kwargs: Any) -> str: ...
+    def _check_mine(self, encoded: Encoded) -> None: ...
+
+    def embed(self, encoded: Encoded) -> Floats:
+        """Quantized embeddings z2_hat of an utterance, as probes of its content use them. -> (K, D)"""
+        self._check_mine(encoded)
+        return self.backend.dequantize(encoded.codes)
+
+    def stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Floats:
+        """Stage-1 vectors z1 of one utterance, what the paper's selectors look at. -> (N, D)"""
+        return np.concatenate([rows.values for rows in self._stage1(audio, sample_rate).compute()])
+
+    def selector_statistics(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Floats:
+        """What the model's selector decides on, for one utterance. -> (N, C)"""
+        statistics = Statistics(self.backend.selector)
+        self._stage1(audio, sample_rate).show(self.config.selector.features, statistics)
+        return statistics.of_utterances()[0]
+
+    def _stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Stage1:
+        signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
+        return Stage1(self.backend, [partial(iter, [signal])], self.layout.steps(signal.size))
 
     @property
     def codebook(self) -> Floats:
@@ -86,9 +101,7 @@ class Research(ABC):
     ) -> Features:
         """z1 at every step and z2 at the kept ones, before it is quantized, of one utterance. options: of `encode`"""
         encoded: Encoded = self.encode(audio, sample_rate, **options)
-        signal = resample(as_mono(audio), sample_rate, self.config.sample_rate)
-        stage1 = Stage1(self.backend, [partial(iter, [signal])], encoded.mask.size)
-        z1 = np.concatenate([rows.values for rows in stage1.compute()])
+        z1 = self.stage1(audio, sample_rate)
         z2 = np.concatenate(list(piecewise.stage2(self.backend, [z1], encoded.mask, [len(z1)])))
         return Features(z1, z2, encoded)
 
@@ -115,35 +128,3 @@ class Research(ABC):
         from ..batches import padded_audio
 
         return padded_audio(self.decode(batch.to_encoded()), batch.codes.device)
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        license: str | None = None,
-        notes: str = "",
-        commit_message: str = "A DTM-Codec",
-        api: Any = None,
-    ) -> str:
-        """Upload to the Hugging Face hub, where `from_pretrained(repo_id)` finds it; returns the commit's address.
-
-        license, notes: for the model card, such as 'cc-by-4.0' and what it was trained on, in Markdown. A card that is
-        there already stays. api: a `huggingface_hub.HfApi` of your own
-        """
-
-        def write(folder: str) -> str:
-            model_id = self.save_pretrained(folder, transformers=True)
-            return model_card(
-                self.config,
-                repo_id,
-                model_id=model_id,
-                parameters=self.num_parameters,
-                bitrates=self.trained_bitrates,
-                has_statistics=self.token_model is not None,
-                license=license,
-                notes=notes,
-            )
-
-        return sharing.push(repo_id, write, private=private, token=token, message=commit_message, api=api)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -29,12 +30,8 @@ DEFAULT_S_MAX = 4
 
 
 def layout_of(config: CodecConfig, stride: int | None) -> Layout:
-    return Layout(config.sample_rate, config.hop_length, config.quantizer.token_bits, stride)
-
-
-def own_layout(config: CodecConfig) -> Layout:
-    """How a model's streams are laid out with its own selector."""
-    return layout_of(config, config.stride if config.is_fixed_rate else None)
+    """The layout of a model with a selector that need not be its own."""
+    return replace(config.layout, stride=stride)
 
 
 def selector_config(config: CodecConfig, selector: str | SelectorConfig | None) -> SelectorConfig:
@@ -53,7 +50,7 @@ def selector_config(config: CodecConfig, selector: str | SelectorConfig | None) 
 
 
 class Choice:
-    """What was asked of an encoding, as masks are made by it."""
+    """Turns what was asked for into keep masks."""
 
     def __init__(self, backend: Backend, chosen: SelectorConfig, request: RateRequest) -> None:
         self.features = chosen.features
@@ -103,7 +100,8 @@ class Choice:
         cost = layout.token_bits if token_model is None else token_model.mean_bits
         limits = self._request, num_samples, layout, self.selector.s_max, cost
         found = spend(*limits, attempt)
-        # Other codes take other bits. A search through the decoder is slow, so it begins where it would end without.
+        # Refined codes take other numbers of bits. Trials with the search are slow, so they start from the number of
+        # tokens found without it.
         return (found if refine is None else spend(*limits, partial(attempt, refined=True), found.tokens)).result
 
     def _tau(self, statistics: Floats, num_samples: int) -> float:
@@ -111,7 +109,7 @@ class Choice:
         selector, config, request = self.selector, self._config, self._request
         if isinstance(selector, Stride):
             only = config.stride if config.downsampler == "conv" else None
-            stride = request.stride(own_layout(config), config.stride, only)
+            stride = request.stride(config.layout, config.stride, only)
             if request.tau is None and selector.span(stride) != stride:
                 raise RateError(f"every {stride}-th step with s_max = {selector.s_max}; allowed: a stride up to s_max")
             return float(stride)

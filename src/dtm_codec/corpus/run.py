@@ -18,7 +18,8 @@ import numpy as np
 from ..config import CodecConfig, SelectorName
 from ..system.files import remove_leftovers, write_atomically
 from ..system.locks import folder_in_use
-from ..system.workers import available_cores, run_in_processes
+from ..system.threads import available_cores
+from ..system.workers import run_in_processes
 from . import ray_engine
 from .errors import CorpusError
 from .manifest import Manifest

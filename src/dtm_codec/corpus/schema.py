@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..encoded import Encoded, Layout
+from ..encoded import Encoded
 from ..errors import ConfigError
+from ..layout import Layout
 from ..speech.utterance import Failure, Utterance
 from ..system.optional import import_optional
 from ..validation import build

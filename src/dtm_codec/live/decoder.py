@@ -21,7 +21,7 @@ MAX_CONCEALED_SECONDS = 2.0
 """What is lost beyond this is silence: nothing is left to go on from, and one forged packet must not cost minutes of
 computing."""
 MAX_WAIT = 64
-"""Packets that may be held back for one before them."""
+"""Most packets held back while an earlier one is missing."""
 
 _NOTHING = np.zeros(0, np.float32)
 

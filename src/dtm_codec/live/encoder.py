@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StreamError(DTMCodecError):
-    """A stream that is used after its end."""
+    """A stream that is used after its end, or with an impossible number of packets."""
 
 
 class StreamEncoder:
@@ -68,7 +68,7 @@ class StreamEncoder:
         if not isinstance(self._keep, CausalPLE):
             raise RateError("another rate in a stream of fixed rate; allowed: a new stream")
         if request.bitrate is None and request.token_rate is None:
-            raise RateError("another rate of a stream that is none; allowed: a bitrate or a token rate")
+            raise RateError("no rate to change to; allowed: a bitrate or a token rate")
         self._keep.steer(Budget.of(request, self.format.layout, self._config.selector.s_max))
 
     def push(self, samples: npt.NDArray[Any] | Tensor) -> list[bytes]:
@@ -127,13 +127,12 @@ class StreamEncoder:
 
     def _select(self, z1: Tensor, spectrum: Tensor) -> list[bool]:
         """Which of these steps are kept. z1: (S, D); spectrum: of the frames that were just heard"""
-        looked_at = self._config.selector.features
-        if looked_at == "logmel":
+        if self._config.selector.features == "logmel":
             self._spectra = torch.cat([self._spectra.to(spectrum.device), spectrum])
             spectrum, self._spectra = self._spectra[: z1.shape[0]], self._spectra[z1.shape[0] :]
         if not z1.shape[0]:
             return []
-        features = self._network._selector_features(looked_at, z1, spectrum)
+        features = self._network.selector_features(z1, spectrum)
         if isinstance(self._keep, CausalPLE):
             before = features[:0] if self._features is None else self._features
             rows = torch.cat([before, features]).cpu().numpy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from typing import BinaryIO
@@ -43,7 +43,7 @@ class Packet:
     sequence: int
     """0 ... SEQUENCES - 1"""
     mask: npt.NDArray[np.bool_]
-    """(steps,) True = kept; none may be."""
+    """(steps,) True = kept; a packet may keep none."""
     codes: npt.NDArray[np.int64]
     """(K,)"""
     last_samples: int | None = None
@@ -84,12 +84,11 @@ class StreamFormat:
         stream = BytesIO(data[len(MAGIC) : -_CRC_BYTES])
         kind = read_byte(stream)
         if kind >> 1 != VERSION << 3:
-            raise BitstreamError(f"a stream of version and flags {kind:#x}; allowed: {VERSION << 4:#x} and the next")
+            allowed = f"{VERSION << 4:#x} (variable rate) or {VERSION << 4 | 1:#x} (fixed rate)"
+            raise BitstreamError(f"a stream of version and flags {kind:#x}; allowed: {allowed}")
         model_id, layout = read_origin(stream)
         stride = read_byte(stream) if kind & 1 else None
-        form = cls(
-            model_id, Layout(layout.sample_rate, layout.hop_length, layout.token_bits, stride), read_byte(stream)
-        )
+        form = cls(model_id, replace(layout, stride=stride), read_byte(stream))
         if form.start != data:
             raise BitstreamError("not the bytes that a stream is started with: of another program, or forged")
         return form

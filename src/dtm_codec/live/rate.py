@@ -88,7 +88,7 @@ class CausalPLE:
         return self
 
     def keep(self, distance: float) -> bool:
-        """Whether the step is kept to which the path goes on by `distance`."""
+        """Whether to keep the next step, `distance` away from the one before."""
         budget = self._budget
         if budget is not None:
             self._tau = self._steered_tau(distance, budget)

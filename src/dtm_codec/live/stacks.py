@@ -18,7 +18,7 @@ from ..nn.transformer import Block, TransformerStack
 
 
 class Steps(NamedTuple):
-    """What is known of a timeline so far beyond what was known before."""
+    """Steps that have become known since the last call."""
 
     values: Tensor
     """(S, D)"""

@@ -56,7 +56,7 @@ class Streaming(ABC):
         speech. Without any of the three, the tau of training. packet_ms: 40, 80 or 160. sample_rate: of what will be
         pushed; the model's if not given.
         """
-        network = self.network
+        network = self.network  # first: without torch it says what to install
         from .encoder import StreamEncoder
 
         form = StreamFormat(self.model_id, self.layout, packet_steps(self.config, packet_ms))
@@ -66,7 +66,7 @@ class Streaming(ABC):
     def stream_decoder(self, start: bytes, *, wait: int = 0) -> StreamDecoder:
         """Packets to speech while they come in. start: `StreamEncoder.start` of the sender; wait: packets to hold back
         for one that is missing, before it is given up."""
-        network = self.network
+        network = self.network  # first: without torch it says what to install
         from .decoder import StreamDecoder
 
         return StreamDecoder(network, self._stream_format(start), wait)

@@ -19,9 +19,9 @@ import numpy as np
 import safetensors
 
 from ..bitstream.token_coder import TokenModel
-from ..config import BITRATES, PRESETS, Bitrates, CodecConfig, preset, read_model_config
+from ..config import PRESETS, Bitrates, CodecConfig, config_values, preset, read_model_config
 from ..errors import ModelError
-from ..system.files import write_atomically
+from ..system.files import json_bytes, write_atomically
 from . import remote_code
 from .weights import TAU, Array, dtype_of, shapes
 
@@ -200,17 +200,15 @@ def save(
         packed[TOKEN_MODEL_PREFIX + name] = _packed(values, _STATISTICS[name][0])
     # `save_file` makes a file of its own that none but its owner may read, and that a kill leaves behind
     write_atomically(path / WEIGHTS_FILE, _file_of(packed))
-    described = config.to_dict() | ({} if bitrates is None else {BITRATES: list(bitrates)})
+    described = config_values(config, bitrates)
     if transformers:
-        _write_json(path / "preprocessor_config.json", remote_code.preprocessor(config.sample_rate))
+        preprocessor = remote_code.preprocessor(config.sample_rate)
+        write_atomically(path / "preprocessor_config.json", json_bytes(preprocessor))
         for name, code in remote_code.code().items():
             write_atomically(path / name, code)
-    _write_json(path / CONFIG_FILE, remote_code.configuration(described) if transformers else described)
+    described = remote_code.configuration(described) if transformers else described
+    write_atomically(path / CONFIG_FILE, json_bytes(described))
     return model_id_of(config, {name: _unpacked(**packed[name]) for name in tensors})
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 class _Packed(TypedDict):

@@ -14,10 +14,10 @@ from .pitch import PitchSalience, pitch_of_bins
 from .spectral import frame_signal
 
 _REACH, _STEP_COST, _JUMP_COST = 6, 0.03, 0.5
-"""A path may move this many bins a frame, each at this cost, or anywhere at the last."""
+"""A path moves up to this many bins a frame, each at the second cost, or jumps anywhere at the third."""
 
 _OCTAVE_BONUS = 0.0003
-"""What a bin counts more than the one below it."""
+"""Added for each bin, so that of two octaves the higher pitch wins."""
 
 
 class PitchTrack(NamedTuple):

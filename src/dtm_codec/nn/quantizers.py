@@ -11,13 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import QuantizerConfig
+from ..config import QUANTIZED_AT_ONCE, QuantizerConfig
 
 COMMITMENT = 0.25
 """Weight of the encoder's pull to its code; the codebook's pull to the encoder has weight 1."""
-
-ROWS_AT_ONCE = 256
-"""Vectors compared with the codebook at a time: their similarities (16 MB at 16 384 codes) stay near the cache."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +84,9 @@ class VectorQuantizer(nn.Module):
     def _nearest(self, latents: Tensor) -> Tensor:
         directions = self.vectors().T
         codes = torch.empty(len(latents), dtype=torch.int64, device=latents.device)
-        similarities = latents.new_empty(min(ROWS_AT_ONCE, len(latents)), directions.shape[1])
-        for start in range(0, len(latents), ROWS_AT_ONCE):
-            rows = latents[start : start + ROWS_AT_ONCE]
+        similarities = latents.new_empty(min(QUANTIZED_AT_ONCE, len(latents)), directions.shape[1])
+        for start in range(0, len(latents), QUANTIZED_AT_ONCE):
+            rows = latents[start : start + QUANTIZED_AT_ONCE]
             torch.mm(rows, directions, out=similarities[: len(rows)])
             torch.argmax(similarities[: len(rows)], -1, out=codes[start : start + len(rows)])
         return codes

@@ -1,1 +1,2 @@
-"""A selector's tau for a rate that was asked for: requests, calibration, the controller of training."""
+"""A selector's tau for a rate that was asked for: requests, calibration, bits as written, thinning, the controller of
+training."""

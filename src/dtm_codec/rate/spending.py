@@ -23,7 +23,8 @@ TOLERANCE = 0.01
 """A file may stay below its rate by this much, or by two tokens where that is more. It is never above."""
 
 STRAIGHT_PASSES = 5
-"""After so many trials, what is left between is halved: sizes of this audio are not nearly a line."""
+"""Trials along a straight line. After these the interval is halved: the size of such a file does not grow evenly with
+its tokens."""
 
 
 @dataclass(frozen=True)

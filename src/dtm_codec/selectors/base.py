@@ -36,7 +36,7 @@ class Selector(ABC):
 
     name: ClassVar[str]
     tau_means: ClassVar[str]
-    """What tau measures, for help texts."""
+    """What tau measures, for the error about a bad tau."""
     block: ClassVar[int | None] = None
     """Longest stretch decided as a whole, in frames; None if any length is."""
     context: int = 0

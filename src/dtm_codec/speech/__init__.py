@@ -1,1 +1,1 @@
-"""The ground floor: recordings and sets of them, audio in and out. Every room above reads speech through here."""
+"""Recordings and sets of them, audio in and out. All other rooms read speech through here."""

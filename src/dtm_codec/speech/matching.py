@@ -25,6 +25,7 @@ def bare_name(name: str) -> str:
 class Matching:
     """What a folder has for a set of utterances."""
 
+    folder: Path
     files: Mapping[str, Path]
     """By id of the utterance."""
     missing: tuple[str, ...]
@@ -72,4 +73,4 @@ def match(folder: Path, ids: Iterable[str]) -> Matching:
             files[name] = by_name[last][0]
     used = set(files.values())
     extra = tuple(path.relative_to(folder).as_posix() for path in by_path.values() if path not in used)
-    return Matching(files, tuple(name for name in wanted if name not in files), extra)
+    return Matching(folder, files, tuple(name for name in wanted if name not in files), extra)

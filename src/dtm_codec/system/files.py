@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from .locks import close_locked, open_locked, remove_if_unlocked
 
@@ -119,6 +121,11 @@ def write_atomically(path: str | PathLike[str], data: bytes, *, overwrite: bool 
     """Write `data` to `path`, whole or not at all."""
     with atomic_path(path, overwrite=overwrite) as temporary:
         temporary.write_bytes(data)
+
+
+def json_bytes(values: Any) -> bytes:
+    """A JSON file for people to read too."""
+    return (json.dumps(values, indent=2) + "\n").encode()
 
 
 def fingerprint(path: Path) -> str:

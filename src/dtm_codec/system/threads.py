@@ -12,14 +12,23 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .workers import available_cores
-
 _CLOCK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _STATISTICS = Path("/proc/stat")
 
 
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def asked_threads() -> int | None:
+    """What `OMP_NUM_THREADS` asks for, of which the first number counts; None if nothing that can be."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return int(asked) or None if asked.isdecimal() else None
+
+
 def let_threads_sleep() -> None:
-    """Unless the user has other wishes. Must come before torch is loaded."""
+    """Threads that spin slow down whoever else is at work. The user's own wish goes before. Must come before torch is
+    loaded."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 

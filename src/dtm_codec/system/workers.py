@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from ..errors import DTMCodecError
+from .threads import asked_threads, let_threads_sleep
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -24,10 +25,6 @@ _work: Callable[[Any], Any]
 
 class WorkerError(DTMCodecError):
     """A worker process died."""
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_in_processes(
@@ -59,11 +56,10 @@ def _become_worker(start: Callable[[], Callable[[Any], Any]], threads: int, watc
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
-    wished = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    threads = min(threads, int(wished)) if wished.isdigit() and int(wished) else threads
+    threads = min(threads, asked_threads() or threads)
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[variable] = str(threads)  # read when torch and numba are loaded, next
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin slow down whoever else is at work
+    let_threads_sleep()
     torch = sys.modules.get("torch")
     if torch is not None:  # then it has read the variables already
         torch.set_num_threads(threads)

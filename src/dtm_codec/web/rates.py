@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ..config import DEFAULT_QUALITY, CodecConfig, Quality
-from ..layout import Layout
 from ..rate.request import quality_bitrate
 
 LOWEST_KEEP_RATIO = 0.1
@@ -30,7 +29,7 @@ def rate_range(config: CodecConfig, *, written: bool = False) -> RateRange:
 
     written: as far as bits as written reach
     """
-    layout = _layout(config)
+    layout = config.layout
     if layout.stride is not None:
         only = round(layout.bitrate(config.frame_rate / layout.stride))
         return RateRange(only, only, only)
@@ -44,10 +43,5 @@ def qualities(config: CodecConfig) -> dict[Quality, int]:
     """Bits a second by name; none at a fixed rate."""
     if config.is_fixed_rate:
         return {}
-    layout = _layout(config)
+    layout = config.layout
     return {name: round(quality_bitrate(name, layout, config.keep_ratio)) for name in get_args(Quality)}
-
-
-def _layout(config: CodecConfig) -> Layout:
-    stride = config.stride if config.is_fixed_rate else None
-    return Layout(config.sample_rate, config.hop_length, config.quantizer.token_bits, stride)

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
+from dtm_codec.layout import Layout
 
 SCRIPTS = Path(str(resources.files("dtm_codec.web.offline"))) / "page"
 LAYOUT_FIELDS = {

@@ -16,8 +16,9 @@ from node_support import Node, ScriptError
 from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import MAX_STEPS, Header
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.encoded import Encoded, Layout
+from dtm_codec.encoded import Encoded
 from dtm_codec.errors import BitstreamError
+from dtm_codec.layout import Layout
 
 GOLDEN = Path(__file__).parents[2] / "bitstream" / "golden"
 FACTS = json.loads((GOLDEN / "golden.json").read_text())

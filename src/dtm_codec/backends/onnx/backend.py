@@ -3,7 +3,6 @@ decodes never waits for the encoder."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...errors import ModelError
 from ...models.weights import TAU, Array
 from ...selectors import Selector, build
 from ...system.optional import import_optional
-from ...system.workers import available_cores
+from ...system.threads import asked_threads, available_cores
 from ..base import PIECE, Codes, Floats, Mask, Positions, Pulses
 from .graph import Precision
 from .graphs import build_graph, check_has_graphs, codebook
@@ -32,8 +31,7 @@ class OnnxBackend:
         import_optional("onnxruntime")
         self.name, self.config, self.selector = name, config, build(config.selector)
         self._tensors, self._precision, self._changes = tensors, PRECISIONS[name], 0
-        wished = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        self.threads = int(wished) if wished.isdigit() and int(wished) else available_cores()
+        self.threads = asked_threads() or available_cores()
         self._sessions: dict[str, Any] = {}
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from os import PathLike
@@ -11,11 +10,11 @@ from typing import Any
 
 import safetensors.numpy
 
-from ...config import BITRATES, STACKS
+from ...config import STACKS, config_values
 from ...errors import ModelError
 from ...models.hub import CONFIG_FILE, LoadedModel
 from ...models.weights import TAU
-from ...system.files import write_atomically
+from ...system.files import json_bytes, write_atomically
 from .graph import IR_VERSION, OPSET, Graph, Port, Precision
 from .graphs import build_graph, check_has_graphs, graph_names
 
@@ -43,8 +42,7 @@ def export_graphs(model: LoadedModel, folder: str | PathLike[str], precision: Pr
         described[name] = _described(graph)
     if model.token_model is not None:
         write(TOKEN_MODEL_FILE, safetensors.numpy.save(model.token_model.to_arrays()))
-    values = model.config.to_dict() | ({} if model.bitrates is None else {BITRATES: list(model.bitrates)})
-    write(CONFIG_FILE, (json.dumps(values, indent=2) + "\n").encode())
+    write(CONFIG_FILE, json_bytes(config_values(model.config, model.bitrates)))
     tau = float(model.tensors[TAU])
     about = {
         "format": FORMAT,
@@ -57,7 +55,7 @@ def export_graphs(model: LoadedModel, folder: str | PathLike[str], precision: Pr
         "token_model": None if model.token_model is None else TOKEN_MODEL_FILE,
         "graphs": described,
     }
-    write(GRAPHS_FILE, (json.dumps(about, indent=2) + "\n").encode())  # last: with it, all is there
+    write(GRAPHS_FILE, json_bytes(about))  # last: with it, all is there
     return sizes
 
 

@@ -19,7 +19,10 @@ MAX_BYTES = (1 << 31) - (1 << 20)
 """A protobuf message has less than 2 GB."""
 
 SHARED = 1024
-"""Numbers of a constant up to which it is compared with those that are there."""
+"""A constant of up to this many numbers is stored once, however often it is used."""
+
+LAST = np.iinfo(np.int64).max
+"""Where a slice stops that goes to the end."""
 
 Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 """How weights are stored. fp32: as they are computed with. fp16: in half the space, computed with in 32 bits. int8: the
@@ -39,7 +42,7 @@ class Port:
     name: str
     dtype: str
     shape: Shape
-    """A name stands for a size that may be any: the same name, the same size."""
+    """A string names a size that is free; equal names mean equal sizes."""
 
 
 class Graph:
@@ -90,7 +93,7 @@ class Graph:
         if factor != 1:
             values = values.astype(np.float32) * np.float32(factor)
         if self.precision == "fp16" and values.ndim == 2:
-            return self.add("Cast", self._store(name, values.astype(np.float16)), to=protobuf.TYPES["float32"])
+            return self.cast(self._store(name, values.astype(np.float16)), "float32")
         return self._store(name, values.astype(np.float32))
 
     def linear(self, x: str, name: str, scale: str | None = None, exact: bool = False) -> str:

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from ...coding.overlap import hann
 from ...config import (
     COMPRESSION,
     HIGHEST_PITCH,
@@ -21,10 +20,8 @@ from ...config import (
     SELECTOR_MELS,
     CodecConfig,
 )
-from ...mels import mel_filterbank
-from .graph import Array, Graph
-
-LAST = np.iinfo(np.int64).max
+from ...mels import hann, mel_filterbank
+from .graph import LAST, Array, Graph
 
 
 def add_front_end(graph: Graph, config: CodecConfig) -> None:

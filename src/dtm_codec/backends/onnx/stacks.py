@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...config import CodecConfig, Stack
-from .graph import Graph
+from .graph import LAST, Graph
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _with_neighbours(graph: Graph, x: str, window: int, outside: int) -> tuple[s
 
 def _neighbourhoods(graph: Graph, x: str) -> str:
     """Each block with the ones before and after it. (blocks + 2, window, ...) -> (blocks, 3 window, ...)"""
-    parts = (graph.slice(x, 0, -2), graph.slice(x, 1, -1), graph.slice(x, 2, np.iinfo(np.int64).max))
+    parts = (graph.slice(x, 0, -2), graph.slice(x, 1, -1), graph.slice(x, 2, LAST))
     return graph.add("Concat", *parts, axis=1)
 
 

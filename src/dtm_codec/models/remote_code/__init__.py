@@ -9,16 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ...config import MODEL_TYPE, NESTED
+
 CODE_FILES = ("configuration_dtm_codec.py", "modeling_dtm_codec.py")
-NESTED = "codec"
-"""Key of config.json under which a folder for transformers keeps what is all of config.json elsewhere."""
 
 
 def configuration(values: dict[str, Any]) -> dict[str, Any]:
     """config.json of a folder for transformers. values: that of a plain one"""
     configuration_module, modeling_module = (name.removesuffix(".py") for name in CODE_FILES)
     return {
-        "model_type": "dtm_codec",
+        "model_type": MODEL_TYPE,
         "architectures": ["DTMCodecModel"],
         "auto_map": {
             "AutoConfig": f"{configuration_module}.DTMCodecConfig",

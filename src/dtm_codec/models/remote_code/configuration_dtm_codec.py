@@ -6,16 +6,16 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from dtm_codec.config import CodecConfig, model_config
+from dtm_codec.config import MODEL_TYPE, CodecConfig, config_values, model_config
 
 
 class DTMCodecConfig(PretrainedConfig):  # type: ignore[misc]
-    model_type = "dtm_codec"
+    model_type = MODEL_TYPE
 
     def __init__(self, codec: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """codec: fields of `dtm_codec.CodecConfig` that differ from the paper's 50 Hz model"""
         config, bitrates = model_config({} if codec is None else codec)
-        self.codec = config.to_dict() | ({} if bitrates is None else {"trained_bitrates": list(bitrates)})
+        self.codec = config_values(config, bitrates)
         super().__init__(**kwargs)
 
     @property
