@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dtm_codec import DTMCodec
-from dtm_codec.coding.piecewise import Stage1
+from dtm_codec.coding.chain import Stage1
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.speech.folders import read_set
 

@@ -19,11 +19,11 @@ import numpy.typing as npt
 from .backends import load_backend, torch_network, untrained
 from .backends.base import Backend, Mask
 from .bitstream.token_coder import TokenModel
-from .coding import piecewise
+from .coding import chain
+from .coding.chain import Sound, Stage1
 from .coding.grouping import grouped
-from .coding.piecewise import Sound, Stage1, Statistics
 from .coding.research import EncodeOptions, Research
-from .coding.selection import Choice, OnProgress, Refine, layout_of, selector_config
+from .coding.selection import Choice, OnProgress, Refine, Statistics, layout_of, selector_config
 from .config import BackendName, Bitrates, CodecConfig, Quality, SelectorConfig
 from .encoded import Encoded, Mode
 from .errors import ModelError
@@ -211,7 +211,7 @@ class DTMCodec(Streaming, Research, Sharing):
 
     def _synthesized(self, group: list[Encoded]) -> Iterator[tuple[int, Samples]]:
         mask, codes = (np.concatenate([getattr(e, name) for e in group]) for name in ("mask", "codes"))
-        return piecewise.synthesize(self.backend, codes, mask, [e.mask.size for e in group])
+        return chain.synthesize(self.backend, codes, mask, [e.mask.size for e in group])
 
     def thin(self, encoded: Encoded, *, bitrate: float | None = None, token_rate: float | None = None) -> Encoded:
         """The same utterance with fewer tokens, chosen without its audio."""
@@ -341,7 +341,7 @@ class DTMCodec(Streaming, Research, Sharing):
         """Stage 2 on the kept steps."""
         mask = np.concatenate(masks)
         codes, filled = np.empty(int(mask.sum()), np.int64), 0
-        for own_codes in piecewise.quantize(self.backend, stage1.again(), mask, [own.size for own in masks]):
+        for own_codes in chain.quantize(self.backend, stage1.again(), mask, [own.size for own in masks]):
             codes[filled : filled + own_codes.size] = own_codes
             filled += own_codes.size
             on_progress(filled / codes.size)

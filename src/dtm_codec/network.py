@@ -2,7 +2,7 @@
 
     x -STFT-> S -Enc1-> z1 -DTM-> z1_kept -Enc2-> z2 -VQ-> z2_hat -Dec1-> h -Up-> z1_hat -Dec2-> spec_hat -iSTFT-> x_hat
 
-`forward` is the whole chain, for training on crops of equal length. `coding/piecewise.py` has the same chain in pieces,
+`forward` is the whole chain, for training on crops of equal length. `coding/chain.py` has the same chain in pieces,
 for utterances of any lengths.
 """
 

@@ -17,7 +17,7 @@ from dtm_codec.backends.onnx.backend import OnnxBackend
 from dtm_codec.backends.onnx.graph import MAX_BYTES, Graph
 from dtm_codec.backends.onnx.graphs import build_graph, graph_names
 from dtm_codec.backends.onnx.spectral import noise_angles
-from dtm_codec.coding.piecewise import following
+from dtm_codec.coding.chain import following
 from dtm_codec.config import NOISE_FRAMES, STACKS, CodecConfig, SelectorConfig, preset
 from dtm_codec.errors import ModelError
 from dtm_codec.models.hub import LoadedModel

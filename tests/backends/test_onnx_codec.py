@@ -19,7 +19,7 @@ from dtm_codec import DTMCodec
 from dtm_codec.backends.onnx.backend import OnnxBackend
 from dtm_codec.backends.onnx.export import GRAPHS_FILE, export_graphs
 from dtm_codec.bitstream.token_coder import TokenModel
-from dtm_codec.coding import piecewise
+from dtm_codec.coding import chain
 from dtm_codec.config import SelectorConfig, preset
 from dtm_codec.errors import ModelError
 from dtm_codec.models import hub
@@ -70,8 +70,8 @@ def test_pieces_give_what_the_whole_gives(
     whole = either.encode(speech, 16_000)
     audio = either.decode(whole)
     monkeypatch.setattr(either.backend, "piece", 128)
-    monkeypatch.setattr(piecewise, "BLOCK", 50)
-    monkeypatch.setattr(piecewise, "Z1_KEPT", 1)
+    monkeypatch.setattr(chain, "BLOCK", 50)
+    monkeypatch.setattr(chain, "Z1_KEPT", 1)
     pieces = either.encode_file(sample_path())
     assert np.sum(pieces.mask != whole.mask) <= 2
     assert pieces.codes.size != whole.codes.size or np.sum(pieces.codes != whole.codes) <= 1

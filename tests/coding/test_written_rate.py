@@ -55,12 +55,12 @@ def test_a_batch_a_file_and_pieces_give_the_same(codec, audio, tmp_path, monkeyp
     write_audio(tmp_path / "a.wav", audio, 16_000)
     whole, _ = read_audio(tmp_path / "a.wav")
     expected = codec.encode(whole, 16_000, bitrate=600, written=True)
-    monkeypatch.setattr("dtm_codec.coding.piecewise.Z1_KEPT", 0)  # z1 is computed again for each trial
+    monkeypatch.setattr("dtm_codec.coding.chain.Z1_KEPT", 0)  # z1 is computed again for each trial
     assert codec.encode_file(tmp_path / "a.wav", bitrate=600, written=True) == expected
 
 
 def test_stage_1_is_computed_once_and_stage_2_a_few_times(codec, audio, monkeypatch) -> None:
-    from dtm_codec.coding.piecewise import Stage1
+    from dtm_codec.coding.chain import Stage1
 
     stage1, stage2 = [], []
     compute, again = Stage1.compute, Stage1.again

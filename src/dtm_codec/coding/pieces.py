@@ -24,11 +24,11 @@ class Rows(NamedTuple):
     """(S,)"""
 
 
-Computed: TypeAlias = Callable[[Floats, Positions], Floats]
+StackCall: TypeAlias = Callable[[Floats, Positions], Floats]
 """A stack: (S, D), (S,) -> (S, D)"""
 
 
-def in_pieces(stack: Computed, reach: int, blocks: Iterable[Rows], piece: int, before: int = 0) -> Iterator[Rows]:
+def in_pieces(stack: StackCall, reach: int, blocks: Iterable[Rows], piece: int, before: int = 0) -> Iterator[Rows]:
     """What `stack` makes of rows that come in blocks of any size. It comes in pieces of `piece` rows; the last may be
     longer by the reach. The first `before` rows are only looked at."""
     window: Rows | None = None
@@ -53,7 +53,7 @@ def in_pieces(stack: Computed, reach: int, blocks: Iterable[Rows], piece: int, b
         yield _output(stack, window, before, filled, filled)
 
 
-def _output(stack: Computed, window: Rows, start: int, stop: int, filled: int) -> Rows:
+def _output(stack: StackCall, window: Rows, start: int, stop: int, filled: int) -> Rows:
     positions = window.positions[:filled].copy()
     return Rows(stack(window.values[:filled], positions)[start:stop], positions[start:stop])
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from ..backends.base import Backend, Floats, Mask
+import numpy as np
+
+from ..backends.base import Backend, Floats, Mask, Positions
 from ..bitstream.token_coder import TokenModel
 from ..config import CodecConfig, SelectorConfig
 from ..encoded import Encoded
@@ -17,8 +19,9 @@ from ..layout import Layout
 from ..rate.calibration import calibrate
 from ..rate.request import RateRequest
 from ..rate.spending import Trial, spend
-from ..selectors import build
+from ..selectors import Selector, build
 from ..selectors.stride import Stride
+from .pieces import starts_of
 
 OnProgress: TypeAlias = Callable[[float], None]
 """Is told how much is done, 0 ... 1."""
@@ -47,6 +50,45 @@ def selector_config(config: CodecConfig, selector: str | SelectorConfig | None) 
     if config.downsampler == "conv" and selector.name != "stride":
         raise RateError(f"selector {selector.name!r} with conv resampling; allowed: 'stride'")
     return selector
+
+
+class Statistics:
+    """What a selector decides on, of utterances whose features come in pieces."""
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self._starts: list[int] = []
+        self._before: Floats | None = None
+        self._values: Floats | None = None
+        self._filled = 0
+
+    def add(self, features: Floats, positions: Positions) -> None:
+        """features: (S, F), positions: (S,)"""
+        starts = starts_of(positions)
+        for own, own_positions in zip(np.split(features, starts), np.split(positions, starts), strict=True):
+            if own_positions[0] == 0:
+                self._starts.append(self._filled)
+                self._before = own[:0]
+            assert self._before is not None
+            joined = np.concatenate([self._before, own])
+            self._append(self.selector.statistics(joined)[len(self._before) :])
+            self._before = joined[max(0, len(joined) - self.selector.context) :].copy()
+
+    def _append(self, values: Floats) -> None:
+        end = self._filled + len(values)
+        if self._values is None or end > len(self._values):
+            grown = np.empty((max(1 << 16, 2 * end), values.shape[1]), values.dtype)  # doubled, to be copied seldom
+            if self._values is not None:
+                grown[: self._filled] = self._values[: self._filled]
+            self._values = grown
+        self._values[self._filled : end] = values
+        self._filled = end
+
+    def of_utterances(self) -> list[Floats]:
+        """(N, C) each."""
+        assert self._values is not None
+        ends = [*self._starts[1:], self._filled]
+        return [self._values[start:end] for start, end in zip(self._starts, ends, strict=True)]
 
 
 class Choice:

@@ -4,7 +4,7 @@
     codes -dequantize-> z2_hat -dec1-> h -upsample-> z1_hat -dec2-> y -pitch, head-> frames
 
 What lies between them is arithmetic on a few numbers a step: frames, selectors, phases of pulses, overlap-add
-(`coding/piecewise.py`). docs/onnx.md has the whole interface.
+(`coding/chain.py`). docs/onnx.md has the whole interface.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dtm_codec import DTMCodec
-from dtm_codec.coding import piecewise
+from dtm_codec.coding import chain
 from dtm_codec.coding.selection import Choice
 from dtm_codec.config import SelectorConfig, preset
 from dtm_codec.encoded import Encoded
@@ -47,8 +47,8 @@ def test_what_is_not_held_is_computed_again_to_the_same_end(
     whole = codec.encode(read_audio(sample_path(), 16_000)[0], 16_000)
     audio = codec.decode(whole)
     monkeypatch.setattr(codec.network, "piece", PIECE)
-    monkeypatch.setattr(piecewise, "Z1_KEPT", 4 * 32 * held)
-    monkeypatch.setattr(piecewise, "BLOCK", 50)
+    monkeypatch.setattr(chain, "Z1_KEPT", 4 * 32 * held)
+    monkeypatch.setattr(chain, "BLOCK", 50)
     assert_same(codec.encode_file(sample_path()), whole)
     assert np.abs(np.concatenate(list(codec.decode_blocks(whole))) - audio).max() < 1e-4
 
@@ -60,7 +60,7 @@ def test_a_file_that_changes_while_it_is_encoded_is_refused(
     codec = tiny("s-vfr-50")
     speech, _ = read_audio(sample_path(), 16_000)
     monkeypatch.setattr(codec.network, "piece", PIECE)
-    monkeypatch.setattr(piecewise, "Z1_KEPT", 1)
+    monkeypatch.setattr(chain, "Z1_KEPT", 1)
     write_audio(tmp_path / "x.wav", speech[:40_000], 16_000)
     changed = speech[: round(16_000 * seconds)]
     masks = Choice.masks
@@ -78,7 +78,7 @@ def test_log_mel_statistics_come_in_pieces_too(monkeypatch: pytest.MonkeyPatch) 
     codec = tiny("s-vfr-50", selector=SelectorConfig(name="lagrangian", features="logmel", s_max=5))
     whole = codec.encode(read_audio(sample_path(), 16_000)[0], 16_000)
     monkeypatch.setattr(codec.network, "piece", PIECE)
-    monkeypatch.setattr(piecewise, "Z1_KEPT", 1)
+    monkeypatch.setattr(chain, "Z1_KEPT", 1)
     assert_same(codec.encode_file(sample_path()), whole)
 
 

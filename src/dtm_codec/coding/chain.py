@@ -18,11 +18,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ..backends.base import Backend, Codes, Floats, Mask, Positions, Pulses
 from ..config import MAX_STRIDE, QUANTIZED_AT_ONCE, CodecConfig, SelectorFeatures, Stack
 from ..errors import AudioError
-from ..selectors import Selector
 from ..speech.audio import Samples
 from .grouping import grouped
 from .overlap import OverlapAdd
 from .pieces import RowQueue, Rows, in_pieces, starts_of
+from .selection import Statistics
 
 Sound: TypeAlias = Callable[[], Iterable[Samples]]
 """Gives a signal in blocks, from its start, as often as it is called."""
@@ -120,45 +120,6 @@ class Stage1:
         held = np.pad(held, (0, -size % hop + padding))
         yield from cut()
         self.num_samples[index] = size
-
-
-class Statistics:
-    """What a selector decides on, of utterances whose features come in pieces."""
-
-    def __init__(self, selector: Selector) -> None:
-        self.selector = selector
-        self._starts: list[int] = []
-        self._before: Floats | None = None
-        self._values: Floats | None = None
-        self._filled = 0
-
-    def add(self, features: Floats, positions: Positions) -> None:
-        """features: (S, F), positions: (S,)"""
-        starts = starts_of(positions)
-        for own, own_positions in zip(np.split(features, starts), np.split(positions, starts), strict=True):
-            if own_positions[0] == 0:
-                self._starts.append(self._filled)
-                self._before = own[:0]
-            assert self._before is not None
-            joined = np.concatenate([self._before, own])
-            self._append(self.selector.statistics(joined)[len(self._before) :])
-            self._before = joined[max(0, len(joined) - self.selector.context) :].copy()
-
-    def _append(self, values: Floats) -> None:
-        end = self._filled + len(values)
-        if self._values is None or end > len(self._values):
-            grown = np.empty((max(1 << 16, 2 * end), values.shape[1]), values.dtype)  # doubled, to be copied seldom
-            if self._values is not None:
-                grown[: self._filled] = self._values[: self._filled]
-            self._values = grown
-        self._values[self._filled : end] = values
-        self._filled = end
-
-    def of_utterances(self) -> list[Floats]:
-        """(N, C) each."""
-        assert self._values is not None
-        ends = [*self._starts[1:], self._filled]
-        return [self._values[start:end] for start, end in zip(self._starts, ends, strict=True)]
 
 
 def stage2(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Floats]:
