@@ -35,12 +35,10 @@ from .rate.thinning import thinned
 from .speech.audio import (
     Samples,
     Source,
-    as_mono,
+    as_speech,
     audio_info,
-    check_level,
     check_sample_rate,
     read_audio,
-    resample,
     stream_audio,
 )
 from .system.files import write_atomically
@@ -138,7 +136,7 @@ class DTMCodec(Streaming, Research):
         check_sample_rate(sample_rate)
         chosen = selector_config(self.config, selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
-        signals = [resample(check_level(as_mono(x)), sample_rate, self.config.sample_rate) for x in utterances]
+        signals = [as_speech(x, sample_rate, self.config.sample_rate) for x in utterances]
         if refiner and on_progress:
             refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
         encoded = []
@@ -226,7 +224,7 @@ class DTMCodec(Streaming, Research):
         return statistics.of_utterances()[0]
 
     def _stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Stage1:
-        signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
+        signal = as_speech(audio, sample_rate, self.config.sample_rate)
         return Stage1(self.backend, [partial(iter, [signal])], self.layout.steps(signal.size))
 
     def thin(self, encoded: Encoded, *, bitrate: float | None = None, token_rate: float | None = None) -> Encoded:

@@ -13,7 +13,7 @@ from ..backends.base import Backend, Floats
 from ..config import Bitrates, CodecConfig, Quality, SelectorConfig
 from ..encoded import Encoded
 from ..models import sharing
-from ..speech.audio import as_mono, resample
+from ..speech.audio import as_speech
 from . import piecewise
 from .piecewise import Stage1
 
@@ -85,7 +85,7 @@ class Research(ABC):
     ) -> Features:
         """z1 at every step and z2 at the kept ones, before it is quantized, of one utterance. options: of `encode`"""
         encoded: Encoded = self.encode(audio, sample_rate, **options)
-        signal = resample(as_mono(audio), sample_rate, self.config.sample_rate)
+        signal = as_speech(audio, sample_rate, self.config.sample_rate)
         stage1 = Stage1(self.backend, [partial(iter, [signal])], encoded.mask.size)
         z1 = np.concatenate([rows.values for rows in stage1.compute()])
         z2 = np.concatenate(list(piecewise.stage2(self.backend, [z1], encoded.mask, [len(z1)])))

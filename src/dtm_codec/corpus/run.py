@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
-from ..config import CodecConfig, SelectorName
+from ..config import BackendName, CodecConfig, SelectorName
 from ..system.files import remove_leftovers, write_atomically
 from ..system.locks import folder_in_use
 from ..system.workers import available_cores, run_in_processes
@@ -66,6 +66,7 @@ class _Model:
 
     name: str
     model_id: str
+    backend: BackendName
     config: CodecConfig
     tau: float | None
 
@@ -76,6 +77,7 @@ def tokenize(
     *,
     model: str | PathLike[str] | None = None,
     device: str = "cpu",
+    backend: BackendName | None = None,
     bitrate: float | None = None,
     token_rate: float | None = None,
     tau: float | None = None,
@@ -89,6 +91,7 @@ def tokenize(
 ) -> TokenizedCorpus:
     """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
 
+    backend: what computes, 'torch', 'onnx' or 'onnx-int8'; without it, onnxruntime where it can do what is asked.
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
     bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
     Without any of the three: the model's tau. selector: another rule than the model's own.
@@ -108,7 +111,7 @@ def tokenize(
 
         check_device(device)
     asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector, "effort": effort}
-    identity = _identify(model, asked)
+    identity = _identify(model, device, backend, asked)
     asked = {key: value.item() if isinstance(value, np.generic) else value for key, value in asked.items()}  # for JSON
     folder = Path(out).resolve()
     if folder == Path(corpus).resolve():
@@ -124,7 +127,7 @@ def _settle(
     listing = folder / f".{LISTING_FILE}"
     try:
         source = open_source(corpus, listing, compare)
-        plan = ShardPlan.settle(folder, source, identity.model_id, asked, shard_size)
+        plan = ShardPlan.settle(folder, source, identity.model_id, identity.backend, asked, shard_size)
         if isinstance(source, Manifest) and source.path == listing:  # only now: a refused run changes nothing
             source = replace(source, path=listing.replace(folder / LISTING_FILE))
         return source, plan
@@ -149,7 +152,7 @@ def _run(
     missing = [shard for shard in shards if not shard.path.exists()]
     cores = available_cores()
     processes = min(workers or (cores if device == "cpu" else 1), max(1, len(missing)))
-    job = TokenizeJob(source, identity.name, identity.model_id, device, asked)
+    job = TokenizeJob(source, identity.name, identity.model_id, device, identity.backend, asked)
     if ray:
         results = ray_engine.run(job, missing, ray, workers)
     else:
@@ -172,13 +175,20 @@ def _run(
     return TokenizedCorpus(folder, metadata, finished)
 
 
-def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Model:
-    """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
+def _identify(
+    model: str | PathLike[str] | None, device: str, backend: BackendName | None, asked: dict[str, Any]
+) -> _Model:
+    """Load the model, and check on a second of noise that it can do what is asked, before any work begins.
+
+    It is loaded on the cpu: the device may be that of another machine.
+    """
+    from ..backends import quickest
     from ..codec import DTMCodec
-    from ..models.hub import DEFAULT_MODEL, bundled_models
+    from ..models.hub import DEFAULT_MODEL, bundled_models, load
 
     chosen = DEFAULT_MODEL if model is None else model
-    codec = DTMCodec.from_pretrained(chosen)
+    loaded = load(chosen)
+    codec = DTMCodec.from_loaded(loaded, backend=backend or quickest(loaded, device, in_torch=bool(asked["effort"])))
     rate = codec.config.sample_rate
     noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
     codec.encode(noise, rate, **asked)
@@ -189,7 +199,7 @@ def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Mode
     name = str(chosen)
     if not isinstance(chosen, str) or (name not in bundled_models() and Path(name).is_dir()):
         name = str(Path(chosen).resolve())  # workers may run elsewhere
-    return _Model(name, codec.model_id, codec.config, used_tau)
+    return _Model(name, codec.model_id, cast(BackendName, codec.backend.name), codec.config, used_tau)
 
 
 def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, Any]:
@@ -215,6 +225,7 @@ def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, 
         "tau": model.tau,
         "selector": plan.selector or config.selector.name,
         "effort": plan.effort,
+        "backend": plan.backend,
         "rates": {
             "token_rate": per_second(report.tokens),
             "content_bps": per_second(report.content_bits),

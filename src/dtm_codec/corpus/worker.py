@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..coding.grouping import grouped
+from ..config import BackendName
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
-from ..speech.audio import LOST_SECONDS, Samples
+from ..speech.audio import Samples
 from ..speech.utterance import Failure, Utterance, plain_text
 from ..system.files import atomic_path
 from .errors import CorpusError
@@ -32,6 +33,7 @@ class TokenizeJob:
     model: str
     model_id: str
     device: str
+    backend: BackendName
     asked: dict[str, Any]
     """Rate, selector and effort, as `DTMCodec.encode` takes them."""
 
@@ -53,7 +55,7 @@ class ShardWorker:
         from ..codec import DTMCodec
 
         self.job = job
-        self.codec = DTMCodec.from_pretrained(job.model, job.device)
+        self.codec = DTMCodec.from_pretrained(job.model, job.device, job.backend)
         if self.codec.model_id != job.model_id:
             raise ModelError(f"{job.model} is {self.codec.model_id!r} here; the run was begun with {job.model_id!r}")
         config = self.codec.config
@@ -98,10 +100,7 @@ class ShardWorker:
 
     def _load(self, utterance: Utterance) -> Samples:
         """Its samples at the model's rate, (T,)."""
-        audio, rate = utterance.read(self.codec.config.sample_rate)
-        promised_s = utterance.seconds()
-        if audio.size / rate < promised_s - LOST_SECONDS:
-            raise AudioError(f"it breaks off: {audio.size / rate:.2f} s of {promised_s:.2f} s can be decoded")
+        audio, rate = utterance.read_whole(self.codec.config.sample_rate)
         if audio.size < self.min_samples:
             raise AudioError(f"too short: {audio.size} samples at {rate} Hz; allowed: {self.min_samples} or more")
         return audio
