@@ -182,7 +182,7 @@ def _holds_all(group: Any, column: str) -> bool:
 
 
 def _strings(values: Any) -> Iterator[str]:
-    return (value for value in values.to_pylist() if isinstance(value, str))
+    return (value for value in values.to_pylist() if isinstance(value, str) and value)
 
 
 def _open(path: Path) -> _Parquet | _Arrow:
