@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
@@ -26,7 +26,10 @@ from .parts import Compare, Source
 from .plan import Shard, ShardPlan
 from .schema import ShardReport, read_footer
 from .sources import open_source
-from .worker import ShardWorker, TokenizeJob
+from .worker import FinishedShard, ShardWorker, TokenizeJob
+
+if TYPE_CHECKING:
+    from ..codec import DTMCodec
 
 METADATA_FILE, LISTING_FILE, DATA_FOLDER = "metadata.json", "files.jsonl", "data"
 
@@ -62,13 +65,23 @@ class TokenizedCorpus:
 
 @dataclass(frozen=True)
 class _Model:
-    """What the plan and the metadata need to know about a model; the workers load their own."""
-
     name: str
-    model_id: str
-    backend: BackendName
-    config: CodecConfig
+    """By which workers find it."""
+    codec: DTMCodec
+    """On the cpu: the device may be that of another machine."""
     tau: float | None
+
+    @property
+    def model_id(self) -> str:
+        return self.codec.model_id
+
+    @property
+    def backend(self) -> BackendName:
+        return cast(BackendName, self.codec.backend.name)
+
+    @property
+    def config(self) -> CodecConfig:
+        return self.codec.config
 
 
 def tokenize(
@@ -153,8 +166,11 @@ def _run(
     cores = available_cores()
     processes = min(workers or (cores if device == "cpu" else 1), max(1, len(missing)))
     job = TokenizeJob(source, identity.name, identity.model_id, device, identity.backend, asked)
+    results: Generator[FinishedShard, None, None]
     if ray:
         results = ray_engine.run(job, missing, ray, workers)
+    elif processes == 1:  # a second process would have to load all of it again
+        results = _run_here(job, identity.codec if device == "cpu" else None, missing)
     else:
         results = run_in_processes(partial(ShardWorker, job), missing, processes, max(1, cores // processes))
     started, done, report, core_seconds = time.perf_counter(), len(shards) - len(missing), ShardReport(), 0.0
@@ -175,13 +191,14 @@ def _run(
     return TokenizedCorpus(folder, metadata, finished)
 
 
+def _run_here(job: TokenizeJob, codec: DTMCodec | None, shards: list[Shard]) -> Generator[FinishedShard, None, None]:
+    yield from map(ShardWorker(job, codec), shards)
+
+
 def _identify(
     model: str | PathLike[str] | None, device: str, backend: BackendName | None, asked: dict[str, Any]
 ) -> _Model:
-    """Load the model, and check on a second of noise that it can do what is asked, before any work begins.
-
-    It is loaded on the cpu: the device may be that of another machine.
-    """
+    """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
     from ..backends import quickest
     from ..codec import DTMCodec
     from ..models.hub import DEFAULT_MODEL, bundled_models, load
@@ -199,7 +216,7 @@ def _identify(
     name = str(chosen)
     if not isinstance(chosen, str) or (name not in bundled_models() and Path(name).is_dir()):
         name = str(Path(chosen).resolve())  # workers may run elsewhere
-    return _Model(name, codec.model_id, cast(BackendName, codec.backend.name), codec.config, used_tau)
+    return _Model(name, codec, used_tau)
 
 
 def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, Any]:

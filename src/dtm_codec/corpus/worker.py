@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from .errors import CorpusError
 from .parts import Part, Source
 from .plan import Shard
 from .schema import ShardReport, ShardWriter, Stamp, read_footer
+
+if TYPE_CHECKING:
+    from ..codec import DTMCodec
 
 BATCH_SECONDS = 60.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
@@ -51,11 +54,12 @@ class _Loaded(NamedTuple):
 
 
 class ShardWorker:
-    def __init__(self, job: TokenizeJob) -> None:
+    def __init__(self, job: TokenizeJob, codec: DTMCodec | None = None) -> None:
+        """codec: the job's, if it is loaded already"""
         from ..codec import DTMCodec
 
         self.job = job
-        self.codec = DTMCodec.from_pretrained(job.model, job.device, job.backend)
+        self.codec = DTMCodec.from_pretrained(job.model, job.device, job.backend) if codec is None else codec
         if self.codec.model_id != job.model_id:
             raise ModelError(f"{job.model} is {self.codec.model_id!r} here; the run was begun with {job.model_id!r}")
         config = self.codec.config
