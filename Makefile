@@ -74,7 +74,7 @@ bench-train: $(INSTALLED_ALL)  ## training throughput and where the time goes
 
 KILLS ?= 50
 .PHONY: kill-tests
-kill-tests: $(INSTALLED_ALL)  ## kill training, evaluation, corpus and listening test [KILLS=50] times each, and check
+kill-tests: $(INSTALLED_ALL)  ## kill encoding, training, evaluation, corpus and listening test [KILLS=50] times each, and check
 	$(BIN)/python benchmarks/kill_tests.py --kills $(KILLS)
 
 .PHONY: train-smoke

@@ -1,11 +1,11 @@
 """Kill what runs, again and again, and see what is left: `make kill-tests`.
 
-    python benchmarks/kill_tests.py [training] [evaluate] [tokenize] [ray] [listening] [--kills 50]
+    python benchmarks/kill_tests.py [encode] [training] [evaluate] [tokenize] [ray] [listening] [--kills 50]
 
 Each loop starts a run, kills it with SIGKILL, looks at its folder, and starts it again, until there were enough kills
 and the run is done. Half of the kills come at a random moment, half while a file is half written. What must hold:
 
-* nothing that was acknowledged is lost: checkpoints, judged utterances, shards, ratings;
+* nothing that was acknowledged is lost: files, checkpoints, judged utterances, shards, ratings;
 * what is there is whole: every file can be read, and is what an undisturbed run writes;
 * nothing is left behind: no temporary, no lock, no process.
 
@@ -56,6 +56,59 @@ dev_metrics: [mel]
 token_minutes: 0.1
 loggers: []
 """
+
+
+# Files
+
+
+def encode(folder: Path, kills: int, files: int = 40) -> Counts:
+    """Of a folder that is encoded, every file that is there is the one of an undisturbed run."""
+    from dtm_codec.cli import main
+    from dtm_codec.system import files as system
+
+    load("onnxruntime", "soundfile", "soxr", "rich.console", "dtm_codec.codec", "dtm_codec.cli.codec")
+    speech, rate = read_audio(sample_path())
+    (folder / "in").mkdir()
+    for number in range(files):
+        write_audio(folder / "in" / f"{number:02d}.wav", speech[: rate // 2 + 1000 * number], rate)
+
+    def start(out: Path) -> Callable[[], object]:
+        def work() -> None:
+            system.os = SlowDisk()  # files this small are else written faster than we can look
+            try:
+                main(["encode", str(folder / "in"), "-o", str(out)])
+            except SystemExit as end:
+                if end.code not in (0, 1):  # 1: some were there already
+                    raise
+
+        return work
+
+    def written(out: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in out.glob("[!.]*")}
+
+    def check(out: Path) -> None:
+        assert written(out).items() <= whole.items()
+
+    def finish(out: Path) -> None:
+        assert written(out) == whole
+
+    assert waited(forked(start(folder / "whole"), folder / "whole.log")) == 0, (folder / "whole.log").read_text()[
+        -3000:
+    ]
+    whole = written(folder / "whole")
+    assert len(whole) == files
+    return kill_again_and_again(start, lambda out: len(written(out)), check, finish, folder, kills, pause_s=0.3)
+
+
+class SlowDisk:
+    """The module `os`, with 20 ms for each file until it is on disk."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fsync(self, descriptor: int) -> None:
+        time.sleep(0.02)
+        os.fsync(descriptor)
 
 
 # Training
@@ -282,7 +335,14 @@ def listening(folder: Path, kills: int) -> Counts:
     return counts
 
 
-LOOPS = {"training": training, "evaluate": evaluate, "tokenize": tokenize, "ray": on_ray, "listening": listening}
+LOOPS = {
+    "encode": encode,
+    "training": training,
+    "evaluate": evaluate,
+    "tokenize": tokenize,
+    "ray": on_ray,
+    "listening": listening,
+}
 
 
 @contextmanager

@@ -16,7 +16,9 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "kill_tests.py"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize(("loop", "needed"), [("training", "lightning_fabric"), ("evaluate", "pyarrow")])
+@pytest.mark.parametrize(
+    ("loop", "needed"), [("encode", "onnxruntime"), ("training", "lightning_fabric"), ("evaluate", "pyarrow")]
+)
 def test_killed_runs_lose_nothing_and_leave_nothing(loop: str, needed: str) -> None:
     pytest.importorskip(needed)
     run = [sys.executable, str(SCRIPT), loop, "--kills", "3"]

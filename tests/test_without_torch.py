@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from dtm_codec import DTMCodec, Encoded
-from dtm_codec.speech.audio import read_audio, sample_path
+from dtm_codec.speech.audio import audio_info, read_audio, sample_path
+from dtm_codec.web.offline.onnxruntime_web import FILES, Pinned
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -72,28 +73,72 @@ def test_encode_decode_info_thin_and_show(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "speech.png").stat().st_size > 1000
 
 
-def test_a_corpus_is_tokenized_by_workers(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", [("--workers", "1"), ("--ray", "local", "--workers", "1")])
+def test_a_corpus_becomes_tokens_and_audio_again(
+    run: Run, tmp_path: Path, engine: tuple[str, ...], environment: dict[str, str]
+) -> None:
     pytest.importorskip("pyarrow")
+    if "--ray" in engine:
+        pytest.importorskip("ray.data")
+        environment |= {"HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0"}
+        environment.pop("RAY_ADDRESS", None)
     (tmp_path / "audio").mkdir()
     shutil.copy(sample_path(), tmp_path / "audio" / "a.flac")
-    done = run("tokenize", "audio", "-o", "tokens", "--workers", "1")
+    done = run("tokenize", "audio", "-o", "tokens", *engine)
     assert done.returncode == 0, done.stderr
     metadata = json.loads((tmp_path / "tokens" / "metadata.json").read_text())
     assert metadata["counts"]["utterances"] == 1
+    done = run("detokenize", "tokens", "-o", "back")
+    assert done.returncode == 0, done.stderr
+    assert audio_info(tmp_path / "back" / "a.wav").num_samples == audio_info(sample_path()).num_samples
 
 
-def test_the_demo_is_served(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_model_becomes_graphs(run: Run, tmp_path: Path) -> None:
+    done = run("export", "small", "--onnx", "-o", "graphs")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "graphs" / "enc1.onnx").stat().st_size > 1e6
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    """The files of onnxruntime-web, but for what is in them."""
+    folder = tmp_path / "runtime"
+    (folder / "dist").mkdir(parents=True)
+    (folder / "package.json").write_text(json.dumps({"version": Pinned.read().version}))
+    for name in FILES:
+        (folder / "dist" / name).write_bytes(b"a script")
+    return folder
+
+
+def test_the_page_is_written(run: Run, tmp_path: Path, runtime: Path) -> None:
+    done = run("page", "-o", "page", "--runtime", str(runtime))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page" / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "expected"),
+    [((), "api/demo", '"selector":"ple"'), (("--static", "--runtime", "runtime"), "page.json", '"sample_rate"')],
+)
+def test_the_demo_is_served(
+    environment: dict[str, str],
+    tmp_path: Path,
+    runtime: Path,
+    options: tuple[str, ...],
+    path: str,
+    expected: str,
+) -> None:
     pytest.importorskip("fastapi")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dtm_codec", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "dtm_codec", "serve", "--port", str(port), *options]
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as server:
         try:
             deadline = time.monotonic() + 120
             while True:
                 try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/demo") as answer:
-                        assert json.load(answer)["selector"] == "ple"
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
+                        assert expected in answer.read().decode()
                     break
                 except OSError:
                     assert server.poll() is None, server.stderr and server.stderr.read()

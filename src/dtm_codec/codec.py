@@ -37,12 +37,10 @@ from .rate.thinning import thinned
 from .speech.audio import (
     Samples,
     Source,
-    as_mono,
+    as_speech,
     audio_info,
-    check_level,
     check_sample_rate,
     read_audio,
-    resample,
     stream_audio,
 )
 from .system.files import write_atomically
@@ -141,7 +139,7 @@ class DTMCodec(Streaming, Research, Sharing):
         check_sample_rate(sample_rate)
         chosen = selector_config(self.config, selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
-        signals = [resample(check_level(as_mono(x)), sample_rate, self.config.sample_rate) for x in utterances]
+        signals = [as_speech(x, sample_rate, self.config.sample_rate) for x in utterances]
         if refiner and on_progress:
             refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
         encoded = []

@@ -245,8 +245,10 @@ def test_samples_that_no_recording_has_are_refused_by_name(run: Run, tmp_path: P
     samples[12_345] = 4.0
     soundfile.write("loud.wav", samples, 16_000, subtype="FLOAT")
     assert run("encode", "loud.wav", "-m", model).code == 0
-    with pytest.raises(ValueError, match="holds 1e"):
-        DTMCodec.from_pretrained(model).encode(np.array([0.0, 1e30], np.float32), 16_000)
+    codec = DTMCodec.from_pretrained(model)
+    for method in (codec.encode, codec.stage1, codec.selector_statistics, codec.features):
+        with pytest.raises(ValueError, match="holds 1e"):
+            method(np.array([0.0, 1e30], np.float32), 16_000)
 
 
 # Care for files

@@ -39,6 +39,13 @@ def test_show_can_draw_a_part(run: Run, tmp_path: Path, model: Path) -> None:
     assert "offset" in run("show", "long.wav", "-m", model, "--start", 4, "--force").stderr
 
 
+def test_show_warns_of_a_file_that_breaks_off(run: Run, tmp_path: Path, model: Path) -> None:
+    write_audio(tmp_path / "a.wav", sweep(2.0), 16_000)
+    assert "warning" not in run("show", "a.wav", "-m", model, "--start", 1).stderr
+    Path("cut.wav").write_bytes(Path("a.wav").read_bytes()[: 44 + 2 * 16_000])
+    assert "warning: the file breaks off: 1.00 s of 2.00 s are there" in run("show", "cut.wav", "-m", model).stderr
+
+
 def test_without_matplotlib_the_extra_is_named(
     run: Run, speech: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

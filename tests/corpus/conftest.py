@@ -42,7 +42,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def codec(tiny_model: Path) -> DTMCodec:
-    return DTMCodec.from_pretrained(tiny_model)
+    """As commands load it."""
+    return DTMCodec.from_pretrained(tiny_model, backend="onnx")
 
 
 @pytest.fixture

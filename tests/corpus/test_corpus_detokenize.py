@@ -5,9 +5,9 @@ import pytest
 from corpus_helpers import SAMPLE_RATE
 
 from dtm_codec import ModelError
-from dtm_codec.corpus import CorpusError, detokenize, tokenize
+from dtm_codec.corpus import CorpusError, detokenize, detokenizer, tokenize
 from dtm_codec.corpus.detokenizer import _file_name
-from dtm_codec.speech.audio import audio_bytes, read_audio
+from dtm_codec.speech.audio import audio_bytes, read_audio, write_audio
 
 pytestmark = pytest.mark.usefixtures("inline")
 
@@ -39,6 +39,20 @@ def test_what_is_there_is_overwritten_only_by_force(tokens, tmp_path):
     with pytest.raises(CorpusError, match="exists; --force overwrites it"):
         detokenize(tokens, tmp_path / "audio")
     detokenize(tokens, tmp_path / "audio", force=True)
+
+
+def test_of_two_processes_one_writes_a_new_file(tokens, tmp_path, monkeypatch):
+    def overtaken(path, *arguments, **options):
+        path.write_bytes(b"of the other process")
+        write_audio(path, *arguments, **options)
+
+    monkeypatch.setattr(detokenizer, "write_audio", overtaken)
+    with pytest.raises(CorpusError, match="exists; --force overwrites it"):
+        detokenize(tokens, tmp_path / "audio")
+    (path,) = (tmp_path / "audio").rglob("*.*")
+    assert path.read_bytes() == b"of the other process"
+    detokenize(tokens, tmp_path / "audio", force=True)
+    assert read_audio(path)[0].size
 
 
 def test_another_model_does_not_decode_it(tokens, tmp_path):

@@ -215,10 +215,15 @@ def test_both_arrow_formats_are_read(tmp_path, speech, writer):
 
 
 @pytest.mark.parametrize("compare", ["times", "content"])
-@pytest.mark.parametrize("kind", ["folder", "manifest", "tar"])
+@pytest.mark.parametrize(
+    "kind", ["folder", "manifest", "tar", "parquet", "arrow", "parquet of datasets", "arrow of datasets"]
+)
 def test_the_fingerprint_sees_a_file_replaced_by_one_of_equal_size(manifest, tmp_path, kind, compare):
     changed = manifest.parent / "0" / "utt00.wav"
-    corpus = {"folder": manifest.parent, "manifest": manifest, "tar": tmp_path / "a.tar"}[kind]
+    format_name = kind.partition(" ")[0]
+    corpus = {"folder": manifest.parent, "manifest": manifest}.get(kind, tmp_path / f"a.{format_name}")
+    if format_name in ("parquet", "arrow"):
+        write_table_of_paths(corpus, [f"corpus/0/utt{i:02d}.wav" for i in (0, 3)], in_struct="datasets" in kind)
     if kind == "tar":
         changed = corpus
         with tarfile.open(corpus, "w") as tar:
@@ -233,6 +238,33 @@ def test_the_fingerprint_sees_a_file_replaced_by_one_of_equal_size(manifest, tmp
     os.utime(changed, ns=(1, 1))
     after = open_source(corpus, tmp_path / "listing.jsonl", compare).fingerprint
     assert (after == before) == (compare == "content")
+
+
+def write_table_of_paths(path, names, in_struct):
+    rows = pa.table({"audio": [{"bytes": None, "path": name} for name in names] if in_struct else names})
+    if path.suffix == ".parquet":
+        return pq.write_table(rows, path)
+    with pa.ipc.new_stream(path, rows.schema) as file:
+        file.write_table(rows)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_table_that_holds_its_audio_is_its_only_file(tmp_path, speech, manifest, suffix):
+    """What its rows are called after may change."""
+    rows = pa.table({"audio": [{"bytes": r.wav, "path": f"corpus/{r.name}.wav"} for r in speech]})
+    if suffix == ".parquet":
+        pq.write_table(rows, tmp_path / "a.parquet")
+    else:
+        with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema) as file:
+            file.write_table(rows)
+    before = opened(tmp_path / f"a{suffix}", tmp_path).fingerprint
+    (manifest.parent / "0" / "utt00.wav").write_bytes(b"something else")
+    assert opened(tmp_path / f"a{suffix}", tmp_path).fingerprint == before
+
+
+def test_paths_that_no_file_has_are_items_that_fail(tmp_path):
+    pq.write_table(pa.table({"audio": ["gone.wav", "", "zero\0.wav", None]}), tmp_path / "a.parquet")
+    assert len(items(opened(tmp_path / "a.parquet", tmp_path))) == 4
 
 
 def test_the_fingerprint_follows_the_corpus(manifest, tmp_path):

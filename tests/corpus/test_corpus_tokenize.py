@@ -63,7 +63,7 @@ def test_rows_are_what_encode_gives(manifest, tmp_path, tiny_model, codec, speec
         assert written["rates"]["total_bps"] == pytest.approx(600, rel=0.02)
         assert written["tau"] is None
     else:
-        assert written["tau"] == rate.get("tau", float(codec.network.tau))
+        assert written["tau"] == rate.get("tau", codec.backend.tau)
 
 
 def test_every_kind_of_corpus_gives_the_same_rows(manifest, tmp_path, tiny_model, speech, rows):
@@ -126,6 +126,8 @@ def test_what_cannot_be_tokenized_is_listed_with_its_reason(tmp_path, tiny_model
     soundfile.write(folder / "cut.flac", recording(0, 9.0), SAMPLE_RATE)
     whole = (folder / "cut.flac").read_bytes()
     (folder / "cut.flac").write_bytes(whole[: len(whole) // 2])
+    soundfile.write(folder / "cut.wav", recording(0, 2.0), SAMPLE_RATE)
+    (folder / "cut.wav").write_bytes((folder / "cut.wav").read_bytes()[: 44 + SAMPLE_RATE])
     summary = tokenize(folder, tmp_path / "out", model=tiny_model, shard_size=2)
     reasons = {failure["id"]: failure["reason"] for failure in metadata(tmp_path / "out")["failures"]}
     assert "garbage.wav" in reasons.pop("garbage.wav")
@@ -135,10 +137,11 @@ def test_what_cannot_be_tokenized_is_listed_with_its_reason(tmp_path, tiny_model
     assert "too short: 624 samples at 16000 Hz; allowed: 640" in reasons.pop("short.wav")
     assert "nan at sample 77" in reasons.pop("nan.wav")
     assert reasons.pop("cut.flac")
+    assert reasons.pop("cut.wav") == "the file breaks off: 0.50 s of 2.00 s are there"
     assert not reasons
     good = {"enough.wav", *(f"{r.name}.wav" for r in speech[:3])}
     assert {row["id"] for row in rows(tmp_path / "out")} == good
-    assert summary.metadata["counts"]["failures"] == 7
+    assert summary.metadata["counts"]["failures"] == 8
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names of any bytes")
@@ -156,8 +159,31 @@ def test_names_need_not_be_utf_8(tmp_path, tiny_model, speech, rows):
 def test_a_folder_with_the_name_of_a_bundled_model_is_not_it(tmp_path, monkeypatch):
     (tmp_path / "small").mkdir()
     monkeypatch.chdir(tmp_path)
-    asked = dict.fromkeys(("bitrate", "token_rate", "tau", "selector"))
-    assert _identify("small", asked).name == "small"
+    asked = dict.fromkeys(("bitrate", "token_rate", "tau", "selector")) | {"effort": 0}
+    assert _identify("small", "cpu", None, asked).name == "small"
+
+
+def test_one_backend_computes_a_corpus(manifest, tmp_path, tiny_model, codec, speech, rows, monkeypatch):
+    used = []
+    load = DTMCodec.from_loaded.__func__
+
+    def noted(cls, loaded, device="cpu", backend=None):
+        made = load(cls, loaded, device, backend)
+        used.append(made.backend.name)
+        return made
+
+    monkeypatch.setattr(DTMCodec, "from_loaded", classmethod(noted))
+    for backend in (None, "torch", "onnx-int8"):
+        out = tmp_path / str(backend)
+        tokenize(manifest, out, model=tiny_model, backend=backend, shard_size=4)
+        assert metadata(out)["backend"] == (backend or "onnx")
+        assert used == 2 * [backend or "onnx"]  # to plan, and to work
+        used.clear()
+    with pytest.raises(CorpusError, match="begun with backend torch, not onnx;"):
+        tokenize(manifest, tmp_path / "torch", model=tiny_model)
+    with pytest.raises(ModelError, match="backend = 'tensorflow'; allowed: 'torch'"):
+        tokenize(manifest, tmp_path / "other", model=tiny_model, backend="tensorflow")
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.usefixtures("free_moves")
@@ -171,6 +197,7 @@ def test_effort_is_part_of_the_plan(tmp_path, tiny_model, speech, rows):
     assert rows(out)[0]["tokens"] == codec.encode(audio, rate, effort=1).codes.tolist()
     assert rows(out)[0]["tokens"] != codec.encode(audio, rate).codes.tolist()
     assert metadata(out)["effort"] == 1
+    assert metadata(out)["backend"] == "torch"
     with pytest.raises(CorpusError, match="begun with effort 1, not 3"):
         tokenize(folder, out, model=tiny_model, effort=3)
     with pytest.raises(DTMCodecError, match=r"effort = -1; allowed: a whole number >= 0"):

@@ -114,6 +114,16 @@ def test_a_system_that_fails_on_one_utterance_keeps_the_others(
     assert summary.systems["counting"].metrics["si-sdr"].n == 2
 
 
+def test_a_recording_that_breaks_off_is_not_judged(manifest: Path, tmp_path: Path) -> None:
+    cut = manifest.parent / "1.wav"
+    cut.write_bytes(cut.read_bytes()[:8_044])
+    summary = evaluate(["identity"], ["si-sdr"], read_data(manifest), tmp_path)
+    (failure,) = summary.systems["identity"].failures.items()
+    assert failure[0] == "1.wav"
+    assert failure[1].startswith("the file breaks off: 0.25 s of ")
+    assert summary.systems["identity"].metrics["si-sdr"].n == 2
+
+
 def test_a_folder_is_written_by_one_run_at_a_time(manifest: Path, tmp_path: Path) -> None:
     with folder_in_use(tmp_path), pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} "):
         evaluate(["identity"], ["si-sdr"], read_data(manifest), tmp_path)

@@ -149,6 +149,9 @@ def test_what_a_user_can_get_wrong(codec: DTMCodec, speech: np.ndarray) -> None:
     encoder = codec.stream_encoder(bitrate=700)
     with pytest.raises(AudioError, match="nan"):
         encoder.push(np.array([0.0, np.nan], np.float32))
+    encoder.push(np.zeros(10, np.float32))
+    with pytest.raises(AudioError, match=r"the stream holds 1e\+30 at sample 12; allowed: -100 \.\.\. 100"):
+        encoder.push(np.array([0.0, 4.0, 1e30], np.float32))
     encoder.push(speech[:100])
     encoder.flush()
     assert encoder.flush() == []

@@ -117,6 +117,8 @@ STATISTICS = hub.TOKEN_MODEL_PREFIX
         (STATISTICS + "members", lambda t: torch.tensor(1, dtype=torch.int32), r"'members' \(I32, \(\)\); allowed"),
         (STATISTICS + "members", lambda t: t[:7].clone(), "token statistics of 7 codes; the config has 64"),
         (STATISTICS + "members", lambda t: -t, "token frequencies"),
+        (STATISTICS + "transitions", lambda t: t.repeat(1, 2), r"'transitions' of shape \(1, 2\); allowed: \(C, C\)"),
+        (STATISTICS + "transitions", lambda t: t.repeat(1025, 1025), r"allowed: \(C, C\) with C up to 1024"),
         (STATISTICS + "foreign", lambda t: torch.zeros(1), r"'foreign' \(F32, \(1,\)\); allowed"),
     ],
 )
@@ -130,6 +132,24 @@ def test_hostile_weights_are_refused_by_name(
     with pytest.raises(ModelError, match=message) as caught:
         hub.read_folder(tmp_path)
     assert str(tmp_path / hub.WEIGHTS_FILE) in str(caught.value)
+
+
+def test_statistics_of_gigabytes_are_refused_before_they_are_read(exported: Path, tmp_path: Path) -> None:
+    """The file is sparse: a hole of 1.6 GB takes no room on disk, but would in memory."""
+    shutil.copy(exported / hub.CONFIG_FILE, tmp_path)
+    data = (exported / hub.WEIGHTS_FILE).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, tensors = json.loads(data[8 : 8 + length]), data[8 + length :]
+    size = 4 * 20_000**2
+    offsets = [len(tensors), len(tensors) + size]
+    header["unused"] = header.pop(STATISTICS + "transitions")  # there may be no gap
+    header[STATISTICS + "transitions"] = {"dtype": "I32", "shape": [20_000, 20_000], "data_offsets": offsets}
+    text = json.dumps(header).encode()
+    with (tmp_path / hub.WEIGHTS_FILE).open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + tensors)
+        file.truncate(8 + len(text) + len(tensors) + size)
+    with pytest.raises(ModelError, match=r"'transitions' of shape \(20000, 20000\); allowed"):
+        hub.read_folder(tmp_path)
 
 
 def test_shapes_are_known_without_a_network() -> None:

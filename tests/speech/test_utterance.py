@@ -69,6 +69,21 @@ def test_a_segment_after_the_end_is_an_error_not_silence(ramp: Path) -> None:
         late.seconds()
 
 
+def test_what_breaks_off_is_refused_where_the_whole_is_asked_for(ramp: Path) -> None:
+    assert Utterance("a", ramp).read_whole(16_000)[0].size == 16_000
+    ramp.write_bytes(ramp.read_bytes()[: 44 + 2 * 2_000])
+    cut = Utterance("a", ramp)
+    assert cut.seconds() == 0.25
+    assert cut.read()[0].size == 2_000
+    with pytest.raises(AudioError, match=r"the file breaks off: 0\.25 s of 1\.00 s are there"):
+        cut.read_whole()
+    with pytest.raises(AudioError, match=r"the file breaks off: 0\.15 s of 0\.60 s are there"):
+        Utterance("a", ramp, 0.1, 0.6).read_whole(16_000)
+    assert Utterance("a", ramp, 0.1, 0.1).read_whole()[0].size == 800  # all of the segment is there
+    with pytest.raises(AudioError, match="none from offset 4000 on"):
+        Utterance("a", ramp, 0.5).read_whole()
+
+
 def test_audio_may_come_as_bytes_which_are_the_utterance_itself(ramp: Path) -> None:
     utterance = Utterance.from_record({"offset": 17.0, "text": "hello"}, ramp.read_bytes(), "a")
     assert utterance.read()[0].size == 8_000

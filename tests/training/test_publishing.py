@@ -14,6 +14,7 @@ from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
 from dtm_codec.cli import main
+from dtm_codec.coding.selection import own_layout
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
@@ -35,6 +36,18 @@ def test_finished_run_has_a_model_with_token_statistics(run: Path) -> None:
     encoded = codec.encode(audio[:rate], rate)
     assert codec.from_bytes(codec.to_bytes(encoded)) == encoded
     assert codec.decode(encoded).shape == (rate,)
+
+
+def test_a_run_and_its_export_say_at_which_bitrates_the_model_was_trained(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "model")
+    known, again = (
+        DTMCodec.from_pretrained(folder).trained_bitrates for folder in (run / "export", tmp_path / "model")
+    )
+    assert known is not None
+    assert known == again
+    low, high = known
+    config = DTMCodec.from_pretrained(run / "export").config
+    assert low <= own_layout(config).bitrate(config.keep_ratio * config.frame_rate) <= high
 
 
 def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:

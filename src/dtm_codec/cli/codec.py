@@ -61,7 +61,7 @@ def encode(
     as_json: options.Json = False,
 ) -> None:
     """Turn speech (WAV, FLAC, OGG, MP3, with ffmpeg also M4A, WebM, AMR, WMA) into .dtm files."""
-    from ..speech.audio import LOST_SECONDS, READ_SUFFIXES, audio_info
+    from ..speech.audio import READ_SUFFIXES, audio_info, breaks_off
 
     nominal = options.one_rate(bitrate, token_rate, tau)
     wanted = options.FileRate.of(nominal, quality, False if raw else written)  # raw files are what Eq. 5 counts
@@ -84,9 +84,8 @@ def encode(
                 line += f"; resampled from {original.sample_rate} to {codec.config.sample_rate} Hz"
             if original.channels > 1:
                 line += f"; {original.channels} channels mixed to mono"
-            if encoded.duration_s < original.promised_s - LOST_SECONDS:
-                there, promised = f"{encoded.duration_s:.2f} s", f"{original.promised_s:.2f} s"
-                task.warnings.append(f"the file breaks off: {there} of {promised} are there")
+            if lost := breaks_off(encoded.duration_s, original.promised_s):
+                task.warnings.append(lost)
             if asked["written"] and bitrate and facts.tokens == facts.steps and facts.written_bps < 0.97 * bitrate:
                 task.warnings.append(f"all steps are kept; more than {facts.written_bps:.0f} bps cannot be spent on it")
             task.warnings.extend([warning] if warning else [])

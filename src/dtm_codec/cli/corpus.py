@@ -50,6 +50,7 @@ def tokenize(
         ),
     ] = "times",
     device: options.Device = "cpu",
+    backend: options.Backend = None,
 ) -> None:
     """Turn a corpus into tokens with durations, as Parquet. Run it again to go on where it was stopped."""
     from ..corpus import tokenize
@@ -68,6 +69,7 @@ def tokenize(
             output,
             model=model,
             device=device,
+            backend=backend,
             **rate,
             selector=selector,
             effort=effort,

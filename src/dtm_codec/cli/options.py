@@ -197,18 +197,15 @@ def load_codec(
 ) -> DTMCodec:
     """The model of that name, or the default one. It computes with as many threads as cores are free.
 
-    A command is over soon, so that onnxruntime, which starts in a third of torch's time, goes before torch unless a
-    backend is named. in_torch: what is asked for needs torch.
+    in_torch: what is asked for needs torch.
     """
     began = threads.Load.now()
-    from ..backends import runs_in_onnx
+    from ..backends import quickest
     from ..codec import DTMCodec
     from ..models import hub
 
     loaded = model if isinstance(model, hub.LoadedModel) else hub.load(hub.DEFAULT_MODEL if model is None else model)
-    if backend is None and device == "cpu" and not in_torch and runs_in_onnx(loaded):
-        backend = "onnx"
-    codec = DTMCodec.from_loaded(loaded, device, backend)
+    codec = DTMCodec.from_loaded(loaded, device, backend or quickest(loaded, device, in_torch=in_torch))
     if "OMP_NUM_THREADS" not in os.environ:
         codec.backend.use_threads(threads.free_cores(began))
     return codec

@@ -45,7 +45,7 @@ def show(
     force: options.Force = False,
 ) -> None:
     """Draw spectrograms before and after, the kept steps, the local token rate and the path length."""
-    from ..speech.audio import READ_SUFFIXES, audio_info, read_audio
+    from ..speech.audio import READ_SUFFIXES, audio_info, breaks_off, read_audio
 
     nominal = options.one_rate(bitrate, token_rate, tau)
     wanted = options.FileRate.of(nominal, quality, written)
@@ -67,6 +67,8 @@ def show(
             shown = min(seconds, original.duration_s)
             offset, frames = int(start * original.sample_rate), max(1, round(shown * original.sample_rate))
             samples, _ = read_audio(source, sample_rate, offset=offset, frames=frames)
+            if lost := breaks_off(samples.size / sample_rate, min(seconds, original.promised_s - start)):
+                task.warnings.append(lost)
             encoded = codec.encode(samples, sample_rate, **asked, selector=selector)
             facts = facts_of(encoded.to_file("compact", codec.token_model).info)
             chosen = selector or codec.config.selector.name

@@ -13,7 +13,7 @@ from ..backends.base import Backend, Floats
 from ..config import CodecConfig, Quality, SelectorConfig
 from ..encoded import Encoded
 from ..layout import Layout
-from ..speech.audio import as_mono, check_sample_rate, resample
+from ..speech.audio import as_speech
 from . import chain
 from .chain import Stage1
 from .selection import Statistics
@@ -89,7 +89,7 @@ class Research(ABC):
         return statistics.of_utterances()[0]
 
     def _stage1(self, audio: npt.NDArray[Any] | Tensor, sample_rate: int) -> Stage1:
-        signal = resample(as_mono(audio), check_sample_rate(sample_rate), self.config.sample_rate)
+        signal = as_speech(audio, sample_rate, self.config.sample_rate)
         return Stage1(self.backend, [partial(iter, [signal])], self.layout.steps(signal.size))
 
     @property

@@ -43,10 +43,11 @@ def detokenize(
             target = Path(out) / _file_name(row.id)
             if target in written:
                 raise CorpusError(f"two rows would be written to {target}; the second has the id {row.id!r}")
-            if target.exists() and not force:
-                raise CorpusError(f"{target} exists; --force overwrites it")
             target.parent.mkdir(parents=True, exist_ok=True)
-            write_audio(target, audio, codec.config.sample_rate)
+            try:
+                write_audio(target, audio, codec.config.sample_rate, overwrite=force)
+            except FileExistsError:
+                raise CorpusError(f"{target} exists; --force overwrites it") from None
             written.add(target)
             on_progress(len(written), total)
     return len(written)

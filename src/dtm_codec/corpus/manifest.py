@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..speech.manifest import parse_line
 from ..speech.utterance import Utterance
-from .parts import Compare, Ids, Part, Source, state_of
+from .parts import Compare, Fingerprint, Ids, Part, Source
 
 
 @dataclass(frozen=True)
@@ -21,20 +20,18 @@ class Manifest(Source):
     @classmethod
     def scan(cls, path: Path, root: Path, compare: Compare) -> Manifest:
         """Read the manifest once, to check it; look at the files that it names, but for their audio."""
-        digest, ids, count = hashlib.sha256(), Ids(), 0
-        last = None  # segments of one recording follow each other
+        fingerprint, ids, count = Fingerprint(compare), Ids(), 0
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                digest.update(line)
+                fingerprint.add(line)
                 if line.strip():
                     where = f"{path} line {number}"
                     utterance = parse_line(line, root, where)
                     ids.add(utterance.id, where)
                     count += 1
-                    if utterance.audio != last and isinstance(utterance.audio, Path):
-                        last = utterance.audio
-                        digest.update(state_of(last, compare).encode())
-        return cls(root, f"{compare}:{digest.hexdigest()}", count, path)
+                    if isinstance(utterance.audio, Path):
+                        fingerprint.add_file(utterance.audio)
+        return cls(root, str(fingerprint), count, path)
 
     def parts(self, size: int) -> Iterator[Part]:
         start = position = count = 0

@@ -27,8 +27,27 @@ def state_of(path: Path, compare: Compare) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
         return digest.hexdigest()
-    except OSError:
+    except (OSError, ValueError):  # no name has a zero in it
         return ""
+
+
+class Fingerprint:
+    """Of a corpus: what is said of it, and the states of its files."""
+
+    def __init__(self, compare: Compare) -> None:
+        self._compare, self._digest = compare, hashlib.sha256()
+        self._last: Path | None = None
+
+    def add(self, text: bytes) -> None:
+        self._digest.update(text)
+
+    def add_file(self, path: Path) -> None:
+        if path != self._last:  # segments of one recording follow each other
+            self._last = path
+            self._digest.update(state_of(path, self._compare).encode())
+
+    def __str__(self) -> str:
+        return f"{self._compare}:{self._digest.hexdigest()}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..config import BackendName
 from ..errors import ConfigError
 from ..system.files import write_atomically
 from ..validation import load
@@ -46,6 +47,8 @@ class ShardPlan:
     token_rate: int | float | None = None
     selector: str | None = None
     effort: int = 0
+    backend: str = "torch"
+    """Two backends agree but for ties, so that one corpus has one."""
 
     @classmethod
     def settle(
@@ -53,6 +56,7 @@ class ShardPlan:
         folder: Path,
         source: Source,
         model_id: str,
+        backend: BackendName,
         asked: dict[str, Any],
         shard_size: int | None = None,
     ) -> ShardPlan:
@@ -66,7 +70,8 @@ class ShardPlan:
         before = cls._read(path) if path.exists() else None
         usual = min(MAX_SHARD_SIZE, max(MIN_SHARD_SIZE, (source.items or 0) // USUAL_SHARDS))
         size = shard_size or (before.shard_size if before else usual)
-        plan = cls(source.fingerprint, model_id, shard_size=size, parts=tuple(source.parts(size)), **asked)
+        parts = tuple(source.parts(size))
+        plan = cls(source.fingerprint, model_id, shard_size=size, parts=parts, backend=backend, **asked)
         if not plan.parts:
             raise CorpusError(f"the corpus in {source.root} is empty")
         if before is None:

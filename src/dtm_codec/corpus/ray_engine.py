@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..system.optional import import_optional
+from ..system.workers import limit_threads
 from .errors import CorpusError
 from .plan import Shard
 from .worker import FinishedShard, ShardWorker, TokenizeJob
@@ -23,9 +24,7 @@ class RayWorker(ShardWorker):
     """The worker as Ray Data calls it: rows of pickled shards in, rows of pickled results out. It has one core."""
 
     def __init__(self, job: TokenizeJob) -> None:
-        import torch
-
-        torch.set_num_threads(1)
+        limit_threads(1)
         super().__init__(job)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]

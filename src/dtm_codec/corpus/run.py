@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
-from ..config import CodecConfig, SelectorName
+from ..config import BackendName, CodecConfig, SelectorName
 from ..system.files import remove_leftovers, write_atomically
 from ..system.locks import folder_in_use
 from ..system.threads import available_cores
@@ -27,7 +27,10 @@ from .parts import Compare, Source
 from .plan import Shard, ShardPlan
 from .schema import ShardReport, read_footer
 from .sources import open_source
-from .worker import ShardWorker, TokenizeJob
+from .worker import FinishedShard, ShardWorker, TokenizeJob
+
+if TYPE_CHECKING:
+    from ..codec import DTMCodec
 
 METADATA_FILE, LISTING_FILE, DATA_FOLDER = "metadata.json", "files.jsonl", "data"
 
@@ -63,12 +66,23 @@ class TokenizedCorpus:
 
 @dataclass(frozen=True)
 class _Model:
-    """What the plan and the metadata need to know about a model; the workers load their own."""
-
     name: str
-    model_id: str
-    config: CodecConfig
+    """By which workers find it."""
+    codec: DTMCodec
+    """On the cpu: the device may be that of another machine."""
     tau: float | None
+
+    @property
+    def model_id(self) -> str:
+        return self.codec.model_id
+
+    @property
+    def backend(self) -> BackendName:
+        return cast(BackendName, self.codec.backend.name)
+
+    @property
+    def config(self) -> CodecConfig:
+        return self.codec.config
 
 
 def tokenize(
@@ -77,6 +91,7 @@ def tokenize(
     *,
     model: str | PathLike[str] | None = None,
     device: str = "cpu",
+    backend: BackendName | None = None,
     bitrate: float | None = None,
     token_rate: float | None = None,
     tau: float | None = None,
@@ -90,6 +105,7 @@ def tokenize(
 ) -> TokenizedCorpus:
     """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
 
+    backend: what computes, 'torch', 'onnx' or 'onnx-int8'; without it, onnxruntime where it can do what is asked.
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
     bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
     Without any of the three: the model's tau. selector: another rule than the model's own.
@@ -109,7 +125,7 @@ def tokenize(
 
         check_device(device)
     asked = {"bitrate": bitrate, "token_rate": token_rate, "tau": tau, "selector": selector, "effort": effort}
-    identity = _identify(model, asked)
+    identity = _identify(model, device, backend, asked)
     asked = {key: value.item() if isinstance(value, np.generic) else value for key, value in asked.items()}  # for JSON
     folder = Path(out).resolve()
     if folder == Path(corpus).resolve():
@@ -125,7 +141,7 @@ def _settle(
     listing = folder / f".{LISTING_FILE}"
     try:
         source = open_source(corpus, listing, compare)
-        plan = ShardPlan.settle(folder, source, identity.model_id, asked, shard_size)
+        plan = ShardPlan.settle(folder, source, identity.model_id, identity.backend, asked, shard_size)
         if isinstance(source, Manifest) and source.path == listing:  # only now: a refused run changes nothing
             source = replace(source, path=listing.replace(folder / LISTING_FILE))
         return source, plan
@@ -150,9 +166,12 @@ def _run(
     missing = [shard for shard in shards if not shard.path.exists()]
     cores = available_cores()
     processes = min(workers or (cores if device == "cpu" else 1), max(1, len(missing)))
-    job = TokenizeJob(source, identity.name, identity.model_id, device, asked)
+    job = TokenizeJob(source, identity.name, identity.model_id, device, identity.backend, asked)
+    results: Generator[FinishedShard, None, None]
     if ray:
         results = ray_engine.run(job, missing, ray, workers)
+    elif processes == 1:  # a second process would have to load all of it again
+        results = _run_here(job, identity.codec if device == "cpu" else None, missing)
     else:
         results = run_in_processes(partial(ShardWorker, job), missing, processes, max(1, cores // processes))
     started, done, report, core_seconds = time.perf_counter(), len(shards) - len(missing), ShardReport(), 0.0
@@ -173,13 +192,21 @@ def _run(
     return TokenizedCorpus(folder, metadata, finished)
 
 
-def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Model:
+def _run_here(job: TokenizeJob, codec: DTMCodec | None, shards: list[Shard]) -> Generator[FinishedShard, None, None]:
+    yield from map(ShardWorker(job, codec), shards)
+
+
+def _identify(
+    model: str | PathLike[str] | None, device: str, backend: BackendName | None, asked: dict[str, Any]
+) -> _Model:
     """Load the model, and check on a second of noise that it can do what is asked, before any work begins."""
+    from ..backends import quickest
     from ..codec import DTMCodec
-    from ..models.hub import DEFAULT_MODEL, bundled_models
+    from ..models.hub import DEFAULT_MODEL, bundled_models, load
 
     chosen = DEFAULT_MODEL if model is None else model
-    codec = DTMCodec.from_pretrained(chosen)
+    loaded = load(chosen)
+    codec = DTMCodec.from_loaded(loaded, backend=backend or quickest(loaded, device, in_torch=bool(asked["effort"])))
     rate = codec.config.sample_rate
     noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
     codec.encode(noise, rate, **asked)
@@ -190,7 +217,7 @@ def _identify(model: str | PathLike[str] | None, asked: dict[str, Any]) -> _Mode
     name = str(chosen)
     if not isinstance(chosen, str) or (name not in bundled_models() and Path(name).is_dir()):
         name = str(Path(chosen).resolve())  # workers may run elsewhere
-    return _Model(name, codec.model_id, codec.config, used_tau)
+    return _Model(name, codec, used_tau)
 
 
 def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, Any]:
@@ -216,6 +243,7 @@ def _metadata(shards: list[Shard], plan: ShardPlan, model: _Model) -> dict[str, 
         "tau": model.tau,
         "selector": plan.selector or config.selector.name,
         "effort": plan.effort,
+        "backend": plan.backend,
         "rates": {
             "token_rate": per_second(report.tokens),
             "content_bps": per_second(report.content_bits),

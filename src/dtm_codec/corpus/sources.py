@@ -7,7 +7,6 @@ a manifest first. Items are streamed, and every one has an id that is unique in 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
 from ..system.files import atomic_path, walk
 from .manifest import Manifest
-from .parts import Compare, Part, Source, state_of
+from .parts import Compare, Fingerprint, Part, Source
 
 SUFFIXES = {
     "audio": AUDIO_SUFFIXES,
@@ -82,13 +81,15 @@ def _open_folder(folder: Path, listing: Path, compare: Compare) -> Source:
 
 
 def _open_containers(root: Path, kind: str | None, files: list[str], compare: Compare) -> Source:
-    names_and_states = "\n".join(f"{file} {state_of(root / file, compare)}" for file in files)
-    fingerprint = f"{compare}:{hashlib.sha256(names_and_states.encode('utf-8', 'surrogateescape')).hexdigest()}"
+    fingerprint = Fingerprint(compare)
+    for file in files:
+        fingerprint.add(f"{file}\n".encode("utf-8", "surrogateescape"))
+        fingerprint.add_file(root / file)
     if kind == "tars":
-        return _Tars(root, fingerprint, None, tuple(files))
+        return _Tars(root, str(fingerprint), None, tuple(files))
     from .tables import Tables  # needs pyarrow
 
-    return Tables.scan(root, fingerprint, files)
+    return Tables.scan(root, files, fingerprint)
 
 
 def _kind(name: str) -> str | None:

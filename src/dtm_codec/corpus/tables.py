@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import DataError
 from ..speech.utterance import AUDIO_FIELDS, FIELDS, Failure, Utterance, first_field, plain_text
 from ..system.optional import import_optional
-from .parts import Ids, Part, Source
+from .parts import Fingerprint, Ids, Part, Source
 
 pa, pq = import_optional("pyarrow", "corpus"), import_optional("pyarrow.parquet", "corpus")
 
@@ -31,20 +31,25 @@ class Tables(Source):
     files: tuple[str, ...]
 
     @classmethod
-    def scan(cls, root: Path, fingerprint: str, files: list[str]) -> Tables:
-        """Read the footers and, if there is one, the id column. A file that cannot be read fails later, as an item."""
+    def scan(cls, root: Path, files: list[str], fingerprint: Fingerprint) -> Tables:
+        """Read footers, ids and paths of audio, and look at the files that these name. No audio is read. A table that
+        cannot be read fails later, as an item."""
         ids, count = Ids(), 0
         for file in files:
             try:
                 table = _open(root / file)
                 count += sum(table.group_rows)
-                for name in _columns(table.schema, file).ids:
+                columns = _columns(table.schema, file)
+                for name in columns.ids:
                     for batch in table.batches(0, len(table.group_rows), [name]):
                         for value in filter(None, map(str, batch[name].drop_null().to_pylist())):
                             ids.add(value, f"{file} column {name!r}")
+                if _may_name_files(table.schema.field(columns.audio).type):
+                    for path in table.audio_paths(columns.audio):
+                        fingerprint.add_file(root / path)
             except (pa.ArrowException, OSError):
                 continue
-        return cls(root, fingerprint, count, tuple(files))
+        return cls(root, str(fingerprint), count, tuple(files))
 
     def parts(self, size: int) -> Iterator[Part]:
         """Runs of row groups with at least `size` rows, or what is left of a file."""
@@ -119,6 +124,14 @@ class _Parquet:
         with pq.ParquetFile(self._path, pre_buffer=False) as file:  # a row group of audio can be large
             yield from file.iter_batches(ROWS_AT_ONCE, row_groups=list(range(start, stop)), columns=columns)
 
+    def audio_paths(self, column: str) -> Iterator[str]:
+        """Files that rows name in place of audio; of a row group that holds some of its audio, all that are named."""
+        in_struct = pa.types.is_struct(self.schema.field(column).type)
+        with pq.ParquetFile(self._path) as file:
+            groups = [i for i in range(file.num_row_groups) if not _holds_all(file.metadata.row_group(i), column)]
+            for batch in file.iter_batches(row_groups=groups, columns=[f"{column}.path" if in_struct else column]):
+                yield from _strings(batch[column].field("path") if in_struct else batch[column])
+
 
 class _Arrow:
     """Either of Arrow's formats: `datasets` writes streams, most others files with an index at their end."""
@@ -141,6 +154,35 @@ class _Arrow:
             for batch in islice(groups, start, stop):
                 chosen = batch.select(columns)
                 yield from (chosen.slice(row, ROWS_AT_ONCE) for row in range(0, batch.num_rows, ROWS_AT_ONCE))
+
+    def audio_paths(self, column: str) -> Iterator[str]:
+        """Files that rows name in place of audio. The table is mapped into memory, and its audio is not touched."""
+        with self._groups() as (_, groups):
+            for values in (batch[column] for batch in groups):
+                if not pa.types.is_struct(values.type):
+                    yield from _strings(values)
+                elif values.type.get_field_index("bytes") < 0:
+                    yield from _strings(values.field("path"))
+                else:
+                    yield from _strings(values.field("path").filter(values.field("bytes").is_null()))
+
+
+def _may_name_files(kind: Any) -> bool:
+    """Whether an audio column of this type can hold paths."""
+    if pa.types.is_struct(kind):
+        return bool(kind.get_field_index("path") >= 0)
+    return not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _holds_all(group: Any, column: str) -> bool:
+    """Whether every row of a Parquet row group holds its audio, as far as the footer says."""
+    parts = [group.column(i) for i in range(group.num_columns)]
+    known = [part.statistics for part in parts if part.path_in_schema == f"{column}.bytes" and part.is_stats_set]
+    return any(statistics.has_null_count and statistics.null_count == 0 for statistics in known)
+
+
+def _strings(values: Any) -> Iterator[str]:
+    return (value for value in values.to_pylist() if isinstance(value, str) and value)
 
 
 def _open(path: Path) -> _Parquet | _Arrow:

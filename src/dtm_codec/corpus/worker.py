@@ -5,20 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..coding.grouping import grouped
+from ..config import BackendName
 from ..encoded import Encoded
 from ..errors import AudioError, DTMCodecError, ModelError
-from ..speech.audio import LOST_SECONDS, Samples
+from ..speech.audio import Samples
 from ..speech.utterance import Failure, Utterance, plain_text
 from ..system.files import atomic_path
 from .errors import CorpusError
 from .parts import Part, Source
 from .plan import Shard
 from .schema import ShardReport, ShardWriter, Stamp, read_footer
+
+if TYPE_CHECKING:
+    from ..codec import DTMCodec
 
 BATCH_SECONDS = 60.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
@@ -32,6 +36,7 @@ class TokenizeJob:
     model: str
     model_id: str
     device: str
+    backend: BackendName
     asked: dict[str, Any]
     """Rate, selector and effort, as `DTMCodec.encode` takes them."""
 
@@ -49,11 +54,12 @@ class _Loaded(NamedTuple):
 
 
 class ShardWorker:
-    def __init__(self, job: TokenizeJob) -> None:
+    def __init__(self, job: TokenizeJob, codec: DTMCodec | None = None) -> None:
+        """codec: the job's, if it is loaded already"""
         from ..codec import DTMCodec
 
         self.job = job
-        self.codec = DTMCodec.from_pretrained(job.model, job.device)
+        self.codec = DTMCodec.from_pretrained(job.model, job.device, job.backend) if codec is None else codec
         if self.codec.model_id != job.model_id:
             raise ModelError(f"{job.model} is {self.codec.model_id!r} here; the run was begun with {job.model_id!r}")
         config = self.codec.config
@@ -98,10 +104,7 @@ class ShardWorker:
 
     def _load(self, utterance: Utterance) -> Samples:
         """Its samples at the model's rate, (T,)."""
-        audio, rate = utterance.read(self.codec.config.sample_rate)
-        promised_s = utterance.seconds()
-        if audio.size / rate < promised_s - LOST_SECONDS:
-            raise AudioError(f"it breaks off: {audio.size / rate:.2f} s of {promised_s:.2f} s can be decoded")
+        audio, rate = utterance.read_whole(self.codec.config.sample_rate)
         if audio.size < self.min_samples:
             raise AudioError(f"too short: {audio.size} samples at {rate} Hz; allowed: {self.min_samples} or more")
         return audio

@@ -160,7 +160,7 @@ class _Worker:
     def _audio(self, task: _Task) -> Samples:
         """The same array for all systems in a row, so that metrics can reuse what they computed from it."""
         if self._last is None or self._last[0] != task.key:
-            self._last = (task.key, task.utterance.read(SAMPLE_RATE)[0])
+            self._last = (task.key, task.utterance.read_whole(SAMPLE_RATE)[0])
         return self._last[1]
 
 

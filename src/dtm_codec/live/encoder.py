@@ -19,7 +19,7 @@ from ..config import CodecConfig
 from ..errors import DTMCodecError, ModelError, RateError
 from ..network import Network
 from ..rate.request import RateRequest
-from ..speech.audio import Samples, as_mono, check_sample_rate
+from ..speech.audio import Samples, as_mono, check_level, check_sample_rate
 from .latency import lookahead_steps
 from .packets import SEQUENCES, Packet, StreamFormat
 from .rate import Budget, CausalPLE
@@ -46,7 +46,8 @@ class StreamEncoder:
         hop, edge = network.config.hop_length, (network.config.n_fft - network.config.hop_length) // 2
         self._hop, self._edge = hop, edge
         self._samples = np.zeros(edge, np.float32)  # from the start of the next frame on
-        self._heard = 0  # samples
+        self._pushed = 0  # samples, at the caller's rate
+        self._heard = 0  # samples, at the model's
         self._frames = 0
         ahead = lookahead_steps(self._config, "enc1") + lookahead_steps(self._config, "enc2")
         # the last frame of each batch is the last that a packet waits for
@@ -77,7 +78,9 @@ class StreamEncoder:
             raise StreamError("the stream has ended; start another")
         if len(samples) == 0:
             return []
-        return self._push(self._resampled(as_mono(samples), last=False))
+        signal = check_level(as_mono(samples), "the stream", self._pushed)
+        self._pushed += signal.size
+        return self._push(self._resampled(signal, last=False))
 
     def flush(self) -> list[bytes]:
         """The packets of what was heard but not sent, and the end of the stream."""

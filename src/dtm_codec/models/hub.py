@@ -19,6 +19,7 @@ import numpy as np
 import safetensors
 
 from ..bitstream.token_coder import TokenModel
+from ..bitstream.token_statistics import MAX_CLASSES
 from ..config import PRESETS, Bitrates, CodecConfig, config_values, preset, read_model_config
 from ..errors import ModelError
 from ..system.files import json_bytes, write_atomically
@@ -176,6 +177,9 @@ def _compare_statistics(config: CodecConfig, name: str, found: _Stored, path: Pa
     size = config.quantizer.codebook_size
     if axes == 1 and found.shape[0] != size:
         raise ModelError(f"{path}: token statistics of {found.shape[0]} codes; the config has {size}")
+    if axes == 2 and not (found.shape[0] == found.shape[1] <= MAX_CLASSES):
+        allowed = f"(C, C) with C up to {MAX_CLASSES}"
+        raise ModelError(f"{path}: token statistics {name!r} of shape {found.shape}; allowed: {allowed}")
 
 
 def save(

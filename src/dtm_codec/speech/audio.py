@@ -116,16 +116,21 @@ def stream_audio(source: Source, sample_rate: int) -> Iterator[Samples]:
         raise AudioError(f"{_name(source)} has no samples that can be decoded")
 
 
-def write_audio(path: str | PathLike[str], audio: Any, sample_rate: int) -> None:
-    """Write 16-bit WAV or FLAC, by the suffix of `path`; whole or not at all. Samples beyond full scale are clipped."""
+def write_audio(path: str | PathLike[str], audio: Any, sample_rate: int, *, overwrite: bool = True) -> None:
+    """Write 16-bit WAV or FLAC, by the suffix of `path`; whole or not at all. Samples beyond full scale are clipped.
+
+    Without `overwrite`, `FileExistsError` if there is such a file: of several processes, one succeeds.
+    """
     target = Path(path)
     if target.suffix.lower() not in WRITE_FORMATS:
         raise AudioError(f"cannot write {target}: suffix {target.suffix!r}; allowed: {', '.join(WRITE_FORMATS)}")
     samples = as_mono(audio)
     check_sample_rate(sample_rate)
     try:
-        with atomic_path(target) as temporary, temporary.open("wb") as file:
+        with atomic_path(target, overwrite=overwrite) as temporary, temporary.open("wb") as file:
             write_blocks(file, [samples], sample_rate, target.suffix)
+    except FileExistsError:
+        raise
     except OSError as error:
         raise AudioError(f"cannot write {target}: {error.strerror or error}") from error
 
@@ -204,9 +209,21 @@ def as_mono(audio: Any) -> Samples:
     return np.ascontiguousarray(array)
 
 
+def as_speech(audio: Any, from_rate: int, to_rate: int) -> Samples:
+    """A caller's recording as a codec takes it: mono, of a level that recordings have, at `to_rate`."""
+    return resample(check_level(as_mono(audio)), from_rate, to_rate)
+
+
 def check_level(samples: Samples, name: str = "audio", first: int = 0) -> Samples:
     """Refuse samples that no recording has: one of them would drown all others. `first` is the first one's index."""
     return _check_samples(samples, name, first, MAX_LEVEL)
+
+
+def breaks_off(there_s: float, promised_s: float) -> str | None:
+    """What to say of a recording that is shorter than its header promises."""
+    if there_s >= promised_s - LOST_SECONDS:
+        return None
+    return f"the file breaks off: {there_s:.2f} s of {promised_s:.2f} s are there"
 
 
 def check_sample_rate(sample_rate: Any) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AudioError, DataError
-from .audio import Samples, audio_info, read_audio
+from .audio import AudioInfo, Samples, audio_info, breaks_off, read_audio
 
 AUDIO_FIELDS = ("audio_filepath", "audio", "path", "wav")
 FIELDS = {
@@ -87,9 +87,12 @@ class Utterance:
         return self.labels.get(name, own)
 
     def seconds(self) -> float:
-        info = audio_info(self.audio)
+        return self._seconds_of(audio_info(self.audio), promised=False)
+
+    def _seconds_of(self, info: AudioInfo, *, promised: bool) -> float:
+        """How long it is. promised: by the header, even if the file breaks off"""
         first, count = self._segment(info.sample_rate)
-        rest = info.num_samples - first
+        rest = (info.promised_samples if promised else info.num_samples) - first
         if rest <= 0:
             raise AudioError(f"{self.id}: offset = {self.offset}; allowed: less than the file's {info.duration_s:g} s")
         return (rest if count is None else min(rest, count)) / info.sample_rate
@@ -111,6 +114,13 @@ class Utterance:
             left = wanted if left is None else min(wanted, left)
         samples, _ = read_audio(self.audio, sample_rate, offset=first + skipped, frames=left)
         return samples[:length], rate
+
+    def read_whole(self, sample_rate: int | None = None) -> tuple[Samples, int]:
+        """What `read` gives, or an error if the file breaks off before its header says."""
+        samples, rate = self.read(sample_rate)
+        if lost := breaks_off(samples.size / rate, self._seconds_of(audio_info(self.audio), promised=True)):
+            raise AudioError(lost)
+        return samples, rate
 
     def _segment(self, rate: int) -> tuple[int, int | None]:
         """First sample and number of samples, at the file's own rate; None: to its end."""

@@ -56,17 +56,22 @@ def _become_worker(start: Callable[[], Callable[[Any], Any]], threads: int, watc
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
-    threads = min(threads, asked_threads() or threads)
-    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[variable] = str(threads)  # read when torch and numba are loaded, next
-    let_threads_sleep()
-    torch = sys.modules.get("torch")
-    if torch is not None:  # then it has read the variables already
-        torch.set_num_threads(threads)
+    limit_threads(threads)
     try:
         _work = start()
     except DTMCodecError as error:  # a pool would only say that its worker broke
         _work = _Refusal(error)
+
+
+def limit_threads(threads: int) -> None:
+    """Let this process compute with so many threads, or with what `OMP_NUM_THREADS` says if that is less."""
+    threads = min(threads, asked_threads() or threads)
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[variable] = str(threads)  # read when torch, numba and onnxruntime are loaded
+    let_threads_sleep()
+    torch = sys.modules.get("torch")
+    if torch is not None:  # then it has read the variables already
+        torch.set_num_threads(threads)
 
 
 class _Refusal:

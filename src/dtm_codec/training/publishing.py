@@ -49,8 +49,8 @@ def export(
     path = checkpoints.find(checkpoint)
     state = checkpoints.load(path)
     config = CodecConfig.from_dict(state["config"]["model"])
-    codec = averaged_codec(replace(config, name=name or config.name), state["average"])
-    codec.trained_bitrates = _bitrates(codec, state["config"].get("controller", {}).get("jitter", 0.0))
+    jitter = state["config"].get("controller", {}).get("jitter", 0.0)
+    codec = averaged_codec(replace(config, name=name or config.name), state["average"], jitter)
     if data is not None:
         codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes)
     model_id = codec.save_pretrained(folder, dtype)
@@ -66,9 +66,11 @@ def _bitrates(codec: DTMCodec, jitter: float) -> tuple[float, float]:
     return round(low), round(high)
 
 
-def averaged_codec(config: CodecConfig, weights: dict[str, Tensor]) -> DTMCodec:
+def averaged_codec(config: CodecConfig, weights: dict[str, Tensor], jitter: float) -> DTMCodec:
+    """The codec that a run is about. jitter: of tau, in training; it tells at which bitrates the codec is good"""
     codec = DTMCodec(config)
     codec.network.load_state_dict(weights)
+    codec.trained_bitrates = _bitrates(codec, jitter)
     return codec
 
 

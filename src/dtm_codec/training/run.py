@@ -265,7 +265,8 @@ class Run:
         self.fabric.barrier()
 
     def _codec(self, weights: dict[str, Tensor]) -> DTMCodec:
-        return averaged_codec(self.config.model, weights).to(self.fabric.device)
+        jitter = self.config.controller.jitter
+        return averaged_codec(self.config.model, weights, jitter).to(self.fabric.device)
 
 
 class Speedometer:

@@ -8,6 +8,8 @@ const [container, tokenCoder, ple, rate, audio] = await Promise.all(
   ["container", "token_coder", "ple", "rate", "audio"].map(load),
 );
 
+const wav = await import(pathToFileURL(`${process.argv[2]}/../../static/wav.js`)); // of both pages
+
 const models = new Map();
 const model = (name) => (name === null ? null : models.get(name));
 const bytes = (text) => new Uint8Array(Buffer.from(text, "base64"));
@@ -37,6 +39,8 @@ const calls = {
     return { tau, tokens };
   },
   tokens: (bitrate, samples, layout, sMax) => rate.tokensForBitrate(bitrate, samples, layout, sMax),
+  level: (samples) => audio.checkLevel(floats(samples)).length,
+  breaksOff: (file) => wav.breaksOff(bytes(file).buffer) ?? null,
   resample: (samples, from, to) => text(audio.resample(floats(samples), from, to)),
 };
 

@@ -1,12 +1,14 @@
-"""Resampling on the page: lengths, what passes, what is kept out, and soxr beside it."""
+"""Audio on the page: what is refused or warned of, and resampling, with soxr beside it."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
-from node_support import Node, floats, text
+from node_support import Node, ScriptError, floats, text
 
-from dtm_codec.speech.audio import Samples, resample
+from dtm_codec.speech.audio import Samples, audio_bytes, resample
 
 RATES = (8_000, 22_050, 24_000, 44_100, 48_000, 96_000)
 
@@ -49,3 +51,36 @@ def test_speech_is_that_of_soxr(node: Node, speech: Samples) -> None:
     high = resample(speech, 16_000, 48_000)
     difference = resampled(node, high, 48_000) - resample(high, 48_000, 16_000)
     assert 20 * np.log10(np.std(difference) / np.std(speech)) < -50
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1e30, "1.00e+30"), (-101, "-101"), (np.nan, "NaN"), (np.inf, "Infinity")]
+)
+def test_samples_that_no_recording_has_are_refused(node: Node, value: float, shown: str) -> None:
+    samples = np.array([0, 4, -100, value], np.float32)
+    assert node.call("level", text(samples[:3])) == 3
+    with pytest.raises(
+        ScriptError, match=f"The file holds {re.escape(shown)} at sample 3; allowed: -100 ... 100"
+    ) as caught:
+        node.call("level", text(samples))
+    assert caught.value.kind == "AudioError"
+
+
+def test_a_wav_file_that_breaks_off_is_named(node: Node) -> None:
+    whole = audio_bytes(np.zeros(32_000), 16_000)
+    assert node.call("breaksOff", text(whole)) is None
+    said = "The file breaks off: 0.50 s of 2.00 s are there."
+    assert node.call("breaksOff", text(whole[: 44 + 16_000])) == said
+    more = whole[:36] + b"LIST\x03\0\0\0abc\0" + whole[36:]  # chunks have an even length
+    assert node.call("breaksOff", text(more[: 56 + 16_000])) == said
+    for unknown in (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"):
+        assert node.call("breaksOff", text(whole[:40] + unknown + whole[44:])) is None
+    for other in (
+        b"",
+        b"RIFF",
+        whole[:20],
+        whole[:30],
+        audio_bytes(np.zeros(100), 16_000, ".flac"),
+        b"DTM" + bytes(50),
+    ):
+        assert node.call("breaksOff", text(other)) is None

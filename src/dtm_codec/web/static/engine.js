@@ -3,7 +3,7 @@
 import { fromBase64, request } from "./common.js";
 import { spectrogramImage } from "./figures.js";
 import { prepareLive } from "./live.js";
-import { toWav } from "./wav.js";
+import { breaksOff, toWav } from "./wav.js";
 
 export function createEngine(player) {
   let model = null;
@@ -34,11 +34,11 @@ export function createEngine(player) {
     async load(bytes) {
       const { sample_rate: rate, max_seconds: seconds, max_bytes: most } = model;
       let body = bytes;
-      let note;
+      let note = breaksOff(bytes);
       try {
         const { wav, cut } = await toWav(bytes.slice(0), rate, seconds);
         body = wav;
-        if (cut) note = `The first ${seconds} s of it.`;
+        if (cut) note ??= `The first ${seconds} s of it.`;
       } catch {
         if (bytes.byteLength > most)
           throw new Error("This browser cannot read the file, and it is too large to send as it is.");

@@ -14,6 +14,28 @@ export async function toWav(bytes, sampleRate, seconds) {
   return { wav: encodeWav(mono.getChannelData(0), sampleRate), cut: sound.length > length };
 }
 
+const LOST_SECONDS = 0.1; // as in speech/audio.py
+
+/** What to say of a WAV file that is shorter than its header promises; undefined for any other file. */
+export function breaksOff(bytes) {
+  const view = new DataView(bytes);
+  const name = (at) => String.fromCharCode(...new Uint8Array(bytes, at, 4));
+  if (bytes.byteLength < 12 || name(0) !== "RIFF" || name(8) !== "WAVE") return undefined;
+  let bytesPerSecond = 0;
+  for (let at = 12; at + 8 <= bytes.byteLength; ) {
+    const size = view.getUint32(at + 4, true);
+    if (name(at) === "fmt " && at + 20 <= bytes.byteLength) bytesPerSecond = view.getUint32(at + 16, true);
+    if (name(at) === "data") {
+      const [there, promised] = [bytes.byteLength - at - 8, size].map((count) => count / bytesPerSecond);
+      const known = size < 0x7fff0000; // larger numbers are written by programs that do not know the length
+      if (!known || !(there < promised - LOST_SECONDS)) return undefined;
+      return `The file breaks off: ${there.toFixed(2)} s of ${promised.toFixed(2)} s are there.`;
+    }
+    at += 8 + size + (size % 2);
+  }
+  return undefined;
+}
+
 /** Mono samples -> a 16-bit WAV file */
 export function encodeWav(samples, sampleRate) {
   const bytes = new ArrayBuffer(44 + 2 * samples.length);

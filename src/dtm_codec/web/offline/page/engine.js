@@ -3,7 +3,7 @@
 import { readAudio } from "./codec/audio.js";
 import { writtenBits } from "./codec/container.js";
 import { bitsOf, positionsOf } from "./codec/layout.js";
-import { encodeWav } from "./wav.js";
+import { breaksOff, encodeWav } from "./wav.js";
 import { picture, spectrogram } from "./spectrogram.js";
 
 const FOLDER = new URL("../", import.meta.url);
@@ -45,6 +45,7 @@ export function createEngine(player, onProgress) {
   }
 
   async function toClip(bytes) {
+    const lost = breaksOff(bytes); // now: decoding takes the bytes away
     const read = await readAudio(bytes, page.sample_rate);
     const most = page.max_seconds * page.sample_rate;
     const samples = read.subarray(0, most);
@@ -56,7 +57,7 @@ export function createEngine(player, onProgress) {
       buffer: toBuffer(samples),
       image: picture(shown, shown.peak),
       peak: shown.peak,
-      note: read.length > most ? `The first ${page.max_seconds} s of it.` : undefined,
+      note: lost ?? (read.length > most ? `The first ${page.max_seconds} s of it.` : undefined),
     };
   }
 

@@ -4,6 +4,7 @@ import { AudioError } from "./errors.js";
 
 const ZEROS = 32; // of the sinc on each side of its centre
 const MOST_MEGABYTES = 128; // of a file: decoded, it takes many times as much
+const MAX_LEVEL = 100; // as in speech/audio.py: no recording is 40 dB above full scale
 const BETA = 12; // of the Kaiser window: 118 dB
 
 /** Band-limited to the lower of both rates, (T,) -> (round(T to / from),), at least one. A windowed sinc, the same in
@@ -60,6 +61,16 @@ export function toMono(buffer) {
   return mono.map((value) => value / buffer.numberOfChannels);
 }
 
+/** Refuse samples that no recording has: one of them would drown all others. */
+export function checkLevel(samples) {
+  const bad = samples.findIndex((value) => !(Math.abs(value) <= MAX_LEVEL)); // NaN is in no range
+  if (bad >= 0) {
+    const allowed = `-${MAX_LEVEL} ... ${MAX_LEVEL}, where full scale is 1`;
+    throw new AudioError(`The file holds ${samples[bad].toPrecision(3)} at sample ${bad}; allowed: ${allowed}.`);
+  }
+  return samples;
+}
+
 /** A file that the browser decodes -> mono samples at `sampleRate`. */
 export async function readAudio(bytes, sampleRate) {
   const megabytes = bytes.byteLength / 1e6;
@@ -74,7 +85,7 @@ export async function readAudio(bytes, sampleRate) {
     throw new AudioError("This browser cannot read the file as audio.");
   }
   if (!buffer.length) throw new AudioError("The file has 0 samples; allowed: 1 or more.");
-  return resample(toMono(buffer), rate, sampleRate);
+  return resample(checkLevel(toMono(buffer)), rate, sampleRate);
 }
 
 /** The sample rate of a WAV or FLAC file, so that the browser need not resample it; null for what it alone knows. */
