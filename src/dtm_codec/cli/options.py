@@ -200,7 +200,6 @@ def load_codec(
     A command is over soon, so that onnxruntime, which starts in a third of torch's time, goes before torch unless a
     backend is named. in_torch: what is asked for needs torch.
     """
-    began = threads.Load.now()
     from ..backends import runs_in_onnx
     from ..codec import DTMCodec
     from ..models import hub
@@ -210,7 +209,7 @@ def load_codec(
         backend = "onnx"
     codec = DTMCodec.from_loaded(loaded, device, backend)
     if "OMP_NUM_THREADS" not in os.environ:
-        codec.backend.use_threads(threads.free_cores(began))
+        codec.backend.use_threads(threads.free_cores())
     return codec
 
 
@@ -218,14 +217,21 @@ RATE_TOLERANCE = 1.1
 """A model still does what it was trained for this factor beyond its range."""
 
 
-def rate_warning(codec: DTMCodec, rate: Rate) -> str | None:
-    """A line for users who ask for a rate outside of the range of training."""
-    asked = rate["bitrate"]
+def rate_warning(model: DTMCodec | LoadedModel, rate: Rate, achieved_bps: float | None = None) -> str | None:
+    """A line for users who ask for a rate outside of the range of training. achieved_bps: what it came to
+
+    What was asked for counts, since silence may take less. A tau says nothing about bits before something is encoded.
+    """
+    from ..coding.selection import own_layout
+    from ..models.hub import LoadedModel
+
+    trained = model.bitrates if isinstance(model, LoadedModel) else model.trained_bitrates
+    asked = rate["bitrate"] if rate["tau"] is None else achieved_bps
     if rate["token_rate"] is not None:
-        asked = codec.layout.bitrate(rate["token_rate"])
-    if asked is None or codec.trained_bitrates is None:
+        asked = own_layout(model.config).bitrate(rate["token_rate"])
+    if asked is None or trained is None or trained[0] / RATE_TOLERANCE <= asked <= trained[1] * RATE_TOLERANCE:
         return None
-    low, high = codec.trained_bitrates
-    if low / RATE_TOLERANCE <= asked <= high * RATE_TOLERANCE:
-        return None
-    return f"{asked:.0f} bps; {codec.config.name!r} was trained at {low:.0f} ... {high:.0f} bps and is poor elsewhere"
+    return (
+        f"{asked:.0f} bps; {model.config.name!r} was trained at {trained[0]:.0f} ... {trained[1]:.0f} bps "
+        "and is poor elsewhere"
+    )
