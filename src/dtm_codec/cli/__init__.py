@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         logging.lastResort.setFormatter(PrintableFormatter())
     try:
         with memory_errors():
-            sys.exit(app(args=arguments, standalone_mode=False))
+            sys.exit(app(args=arguments, standalone_mode=False) or 0)
     except _UsageError as error:
         _complain_of_usage(error)
     except typer.Abort:

@@ -61,7 +61,7 @@ Start: TypeAlias = Callable[[str], Bar]
 
 @contextmanager
 def progress_bars(
-    on: Console | None = None, patience_s: float = PATIENCE_S, *, hidden: bool = False
+    on: Console | None = None, *, patience_s: float | None = None, hidden: bool = False
 ) -> Iterator[Start]:
     """Gives what starts a bar for a named piece of work; the bar is told how much is done, of how much.
 
@@ -73,7 +73,7 @@ def progress_bars(
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), _TimeLeft())
     # what is written to standard output may go to a file, so it must not be drawn above the bars
     progress = Progress(*columns, console=out, transient=True, redirect_stdout=False, disable=hidden)
-    timer = threading.Timer(patience_s, progress.start)
+    timer = threading.Timer(PATIENCE_S if patience_s is None else patience_s, progress.start)
     timer.daemon = True
     timer.start()
     try:
