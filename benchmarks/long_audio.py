@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, nargs="+", default=[20])
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--threads", type=int, help="default: as the command chooses")
-    parser.add_argument("--model", default="small")
+    parser.add_argument("--model", help="default: the bundled one, which the commands find by themselves")
     parser.add_argument("--audio", type=Path, default=sample_path(), help="speech to repeat")
     parser.add_argument("--beside", type=int, default=0, help="busy processes to run beside")
     parser.add_argument("--limit", type=float, default=1200, help="MB")
@@ -64,8 +64,8 @@ def main() -> None:
             audio, coded, decoded = (Path(folder) / name for name in ("x.flac", "x.dtm", "x.wav"))
             for minutes in options.minutes:
                 make_audio(audio, options.audio, minutes)
-                for command in (["encode", audio, "-o", coded, "-m", options.model], ["decode", coded, "-o", decoded]):
-                    extra = ["-m", options.model] if command[0] == "decode" else []
+                for command in (["encode", audio, "-o", coded], ["decode", coded, "-o", decoded]):
+                    extra = [] if options.model is None else ["-m", options.model]
                     results = [
                         measure([*map(str, command), *extra, "--force"], options.threads) for _ in range(options.runs)
                     ]

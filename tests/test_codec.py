@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +16,8 @@ from dtm_codec import DTMCodec
 from dtm_codec.bitstream import container
 from dtm_codec.config import PAPER_PRESETS, PRESETS, SMALL_PRESETS, CodecConfig, SelectorConfig, preset
 from dtm_codec.encoded import Encoded, Mode
-from dtm_codec.errors import AudioError, BitstreamError, ConfigError, DTMCodecError, ModelError, RateError
-from dtm_codec.speech.audio import read_audio, sample_path
+from dtm_codec.errors import AudioError, BitstreamError, ConfigError, DTMCodecError, FileError, ModelError, RateError
+from dtm_codec.speech.audio import audio_info, read_audio, sample_path
 
 TINY = {"dim": 32, "heads": 2, "mlp_hidden": 48, "enc1_layers": 2, "enc2_layers": 1, "dec1_layers": 1, "dec2_layers": 2}
 LENGTHS = (1, 2, 79, 159, 160, 161, 639, 16_000, 40_001)
@@ -302,3 +304,39 @@ def test_small_presets_have_8_to_17_million_parameters() -> None:
 
 def test_default_config_is_the_papers_50_hz_model() -> None:
     assert CodecConfig() == preset("vfr-50")
+
+
+# Files that are not what they should be
+
+
+def test_only_regular_files_of_a_files_size_are_loaded(tmp_path: Path) -> None:
+    codec = tiny("s-vfr-50")
+    for path in ("/dev/zero", tmp_path / "pipe"):
+        if not Path(path).exists():
+            os.mkfifo(path)
+        with pytest.raises(FileError, match="it is a device, a pipe or a socket; allowed: a regular file"):
+            codec.load(path)
+        with pytest.raises(AudioError, match="it is a device, a pipe or a socket; allowed: a regular file"):
+            audio_info(path)
+    with pytest.raises(FileNotFoundError):
+        codec.load(tmp_path / "missing.dtm")
+    with (tmp_path / "huge.dtm").open("wb") as file:
+        file.truncate(1 << 40)  # takes no room on the disk
+    with pytest.raises(FileError, match="more than 64 MiB"):
+        codec.load(tmp_path / "huge.dtm")
+
+
+def test_a_file_that_claims_hours_is_taken_if_asked_for(tmp_path: Path) -> None:
+    codec = tiny("s-vfr-50")
+    mask = np.zeros(360_000, bool)
+    mask[0] = True
+    hour = Encoded(np.zeros(1, int), mask, mask.size * 160, codec.model_id, codec.layout)
+    codec.save(hour, tmp_path / "hour.dtm")
+    with pytest.raises(BitstreamError, match=r"claim 1.00 hours; allowed: 0.24 hours"):
+        codec.load(tmp_path / "hour.dtm")
+    assert codec.load(tmp_path / "hour.dtm", max_hours=1) == hour
+    assert codec.from_bytes(codec.to_bytes(hour), max_hours=1) == hour
+    many = replace(hour, codes=np.zeros(100, int), mask=np.arange(360_000) < 100)
+    padded = many.to_bytes("raw")  # long enough by its bytes, but not by its tokens
+    with pytest.raises(BitstreamError, match="with 100 tokens that claim"):
+        codec.from_bytes(padded)

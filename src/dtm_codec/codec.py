@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -18,6 +17,8 @@ import numpy.typing as npt
 
 from .backends import load_backend, torch_network, untrained
 from .backends.base import Backend, Mask
+from .bitstream.claims import ClaimLimit
+from .bitstream.container import MAX_BYTES
 from .bitstream.token_coder import TokenModel
 from .coding import chain
 from .coding.chain import Sound, Stage1
@@ -43,7 +44,7 @@ from .speech.audio import (
     read_audio,
     stream_audio,
 )
-from .system.files import write_atomically
+from .system.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
     import torch
@@ -63,8 +64,9 @@ def _unwatched(done: float) -> None:
     """For callers who do not ask how much is done."""
 
 
-def _after_stage1(on_progress: OnProgress, done: float) -> None:
-    on_progress(STAGE1_SHARE + (1 - STAGE1_SHARE) * done)
+def _tell(on_progress: OnProgress, before: float, share: float, done: float) -> None:
+    """Of a part: how much was done before it, and its share of the whole."""
+    on_progress(before + share * done)
 
 
 class DTMCodec(Streaming, Research, Sharing):
@@ -130,8 +132,7 @@ class DTMCodec(Streaming, Research, Sharing):
         selector: another selector than the model's, by name or configuration.
         effort: how many other codes are tried for every token, to come nearer to the original (`coding/refinement.py`);
         0 takes the encoder's own. Files and decoder are the same.
-        on_progress: is told after each round of the search how much of all audio is done, 0 ... 1. With effort = 0 it
-        is not called.
+        on_progress: is told how much of all audio is done, 0 ... 1; with `effort`, after each round of the search.
         """
         request = RateRequest(bitrate, token_rate, tau, quality, written)
         rounds = check_effort(effort)
@@ -140,14 +141,19 @@ class DTMCodec(Streaming, Research, Sharing):
         chosen = selector_config(self.config, selector)
         utterances = audio if isinstance(audio, list | tuple) else [audio]
         signals = [as_speech(x, sample_rate, self.config.sample_rate) for x in utterances]
+        steps = sum(self.layout.steps(x.size) for x in signals)
         if refiner and on_progress:
-            refiner.watch(sum(self.layout.steps(x.size) for x in signals), on_progress)
-        encoded = []
+            refiner.watch(steps, on_progress)
+        encoded: list[Encoded] = []
+        done = 0
         most = 1 if written else self.backend.piece  # what a file takes is sought for each by itself
         for group in grouped(signals, lambda x: self.layout.steps(x.size), most):
             sounds: list[Sound] = [partial(iter, [signal]) for signal in group]
             refine = partial(self._refined, group, refiner) if refiner else None
-            encoded += self._encode_group(sounds, sum(x.size for x in group), chosen, request, refine=refine)
+            own, size = sum(self.layout.steps(x.size) for x in group), sum(x.size for x in group)
+            tell = partial(_tell, on_progress, done / steps, own / steps) if on_progress and not refiner else _unwatched
+            encoded += self._encode_group(sounds, size, chosen, request, tell, refine)
+            done += own
         return encoded if isinstance(audio, list | tuple) else encoded[0]
 
     def encode_file(
@@ -226,9 +232,13 @@ class DTMCodec(Streaming, Research, Sharing):
         """The `.dtm` file of an utterance; compact ones are packed with this model's token statistics."""
         return encoded.to_bytes(mode, self.token_model)
 
-    def from_bytes(self, data: bytes) -> Encoded:
-        """Read a `.dtm` file of this model."""
-        encoded = Encoded.from_bytes(data, self.token_model)
+    def from_bytes(self, data: bytes, *, max_hours: float | None = None) -> Encoded:
+        """Read a `.dtm` file of this model.
+
+        max_hours: take files that claim to last up to this long. Without it, a file that claims more than its size
+        makes likely is refused (`bitstream/claims.py`): a few bytes can stand for hours of silence.
+        """
+        encoded = Encoded.from_bytes(data, self.token_model, ClaimLimit(max_hours))
         self._check_mine(encoded)
         return encoded
 
@@ -236,8 +246,8 @@ class DTMCodec(Streaming, Research, Sharing):
         """Write a `.dtm` file under a temporary name, then rename it."""
         write_atomically(path, self.to_bytes(encoded, mode))
 
-    def load(self, path: str | PathLike[str]) -> Encoded:
-        return self.from_bytes(Path(path).read_bytes())
+    def load(self, path: str | PathLike[str], *, max_hours: float | None = None) -> Encoded:
+        return self.from_bytes(read_regular(path, MAX_BYTES), max_hours=max_hours)
 
     # Models as folders
 
@@ -324,7 +334,7 @@ class DTMCodec(Streaming, Research, Sharing):
         steps, choice = self.layout.steps(samples), Choice(self.backend, chosen, request)
         stage1, statistics = Stage1(self.backend, sounds, steps), Statistics(choice.selector)
         stage1.show(choice.features, statistics, lambda seen: on_progress(STAGE1_SHARE * min(1, seen / steps)))
-        in_stage2 = partial(_after_stage1, on_progress)
+        in_stage2 = partial(_tell, on_progress, STAGE1_SHARE, 1 - STAGE1_SHARE)
         if choice.is_written:
             code = partial(self._coded, stage1)
             own, size = statistics.of_utterances()[0], stage1.num_samples[0]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bitstream import container
+from .bitstream.claims import ClaimLimit
 from .bitstream.container import Content, File, Mode
 from .bitstream.header import MAX_STEPS
 from .bitstream.token_coder import TokenModel
@@ -137,9 +138,9 @@ class Encoded:
         return self.to_file(mode, token_model).data
 
     @classmethod
-    def from_bytes(cls, data: bytes, token_model: TokenModel | None = None) -> Encoded:
-        """Read a `.dtm` file; anything else raises `BitstreamError`."""
-        return cls(*container.read(data, token_model))
+    def from_bytes(cls, data: bytes, token_model: TokenModel | None = None, limit: ClaimLimit | None = None) -> Encoded:
+        """Read a `.dtm` file; anything else raises `BitstreamError`. limit: on the length that it may claim"""
+        return cls(*container.read(data, token_model, limit))
 
 
 def _whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:

@@ -29,3 +29,11 @@ class ModelError(DTMCodecError):
 
 class BitstreamError(DTMCodecError):
     """Bytes that are not a sound `.dtm` file."""
+
+
+class FileError(DTMCodecError):
+    """A file that is not there to be read, or that cannot or must not be written."""
+
+
+class OutOfMemoryError(DTMCodecError):
+    """A recording that takes more memory than there is."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,3 +70,15 @@ def speech(tmp_path: Path) -> Path:
     path = tmp_path / "speech.wav"
     write_audio(path, sweep(), 16_000)
     return path
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tokenize` starts no workers, which would take seconds."""
+
+    def run_here(
+        start: Callable[[], Callable[[Any], Any]], tasks: Iterable[Any], processes: int, threads: int
+    ) -> Iterator[Any]:
+        yield from map(start(), tasks)
+
+    monkeypatch.setattr("dtm_codec.corpus.run.run_in_processes", run_here)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 from corpus_helpers import SAMPLE_RATE, recording, write_manifest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from dtm_codec import DTMCodec, DTMCodecError, Encoded, Layout, ModelError, RateError
 from dtm_codec.corpus import CorpusError, tokenize
@@ -245,19 +246,28 @@ def test_segments_of_a_long_recording(manifest, tmp_path, tiny_model, codec, row
     assert "none from offset 56000 on" in metadata(tmp_path / "out")["failures"][0]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RateError("this one cannot be done"), "this one cannot be done"),
+        (MemoryError(), "not enough memory"),
+        (Fail("Failed to allocate memory for requested buffer of size 6160384"), "not enough memory"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_only_the_utterance_that_the_codec_refuses_fails(
-    manifest, tmp_path, tiny_model, codec, speech, monkeypatch, rows
+    manifest, tmp_path, tiny_model, codec, speech, monkeypatch, rows, error, reason
 ):
     original = type(codec).encode
 
     def encode(self, audio, *arguments, **options):
         if isinstance(audio, list) and any(x.size == round(0.1 * SAMPLE_RATE) for x in audio):
-            raise RateError("this one cannot be done")
+            raise error
         return original(self, audio, *arguments, **options)
 
     monkeypatch.setattr(type(codec), "encode", encode)
     tokenize(manifest, tmp_path / "out", model=tiny_model)
-    assert metadata(tmp_path / "out")["failures"] == [{"id": "0/utt00.wav", "reason": "this one cannot be done"}]
+    assert metadata(tmp_path / "out")["failures"] == [{"id": "0/utt00.wav", "reason": reason}]
     assert len(rows(tmp_path / "out")) == 10
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from dtm_codec.system import files, locks
-from dtm_codec.system.files import atomic_path, printable, remove_leftovers, write_atomically
+from dtm_codec.system.files import atomic_path, remove_leftovers, write_atomically
 from dtm_codec.system.locks import LOCK_FILE, FolderInUseError, folder_in_use
+from dtm_codec.system.terminal import printable
 
 WRITER = """
 import sys, time

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import torch
 
 from dtm_codec.backends.onnx.backend import OnnxBackend
 from dtm_codec.cli import options
+from dtm_codec.speech.audio import sample_path
 from dtm_codec.system import threads
 from dtm_codec.system.threads import Load
 
@@ -21,7 +25,32 @@ def test_threads_are_as_many_as_others_leave_free(
 ) -> None:
     monkeypatch.setattr(threads, "available_cores", lambda: 4)
     monkeypatch.setattr(Load, "now", classmethod(lambda cls: cls(110.0, 50.0 + busy_seconds, 7.0 + own_seconds)))
-    assert threads.free_cores(Load(100.0, 50.0, 7.0)) == expected
+    monkeypatch.setattr(threads, "_began", Load(100.0, 50.0, 7.0))
+    assert threads.free_cores() == expected
+
+
+COMMAND_BESIDE_TWO_BUSY_CORES = """
+import sys, time, types
+from dtm_codec.system import threads
+
+# by processor time alone, so that it does not matter how busy this machine is
+threads.time = types.SimpleNamespace(perf_counter=time.process_time, process_time=time.process_time)
+threads.available_cores = lambda: 4
+threads._busy_seconds = lambda: 3 * time.process_time()
+free_cores = threads.free_cores
+threads.free_cores = lambda: print("free", found := free_cores()) or found
+
+from dtm_codec.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_commands_that_start_fast_see_the_load_too(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    for words in (["encode", str(sample_path()), "-o", "x.dtm"], ["decode", "x.dtm"]):
+        command = [sys.executable, "-c", COMMAND_BESIDE_TWO_BUSY_CORES, *words]
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        assert result.stdout == "free 2\n"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,10 @@ def test_librispeech(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     transcript = "84-121123-0000 GO ON\n84-121123-0001 I DID\n84-121123-0002 THE FILE IS MISSING\n"
     (chapter / "84-121123.trans.txt").write_text(transcript)
     manifest = tmp_path / "dev.jsonl"
-    assert prepare("librispeech", [tmp_path / "LibriSpeech"], manifest) == 2
+    told: list[tuple[int, int]] = []
+    tell = lambda done, total: told.append((done, total))  # noqa: E731
+    assert prepare("librispeech", [tmp_path / "LibriSpeech"], manifest, on_progress=tell) == 2
+    assert told[-1] == (len(told), len(told))
     expected = "LibriSpeech/dev-clean/84/121123/84-121123-0000.flac"
     assert read(manifest)[0] == {
         "audio_filepath": expected,
@@ -88,7 +91,10 @@ def shards(tmp_path: Path) -> str:
     entries = [{"audio_filepath": f"{name}.wav", "duration": 1.0} for name in "abcdef"]
     manifest = tmp_path / "train.jsonl"
     manifest.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert write_shards(manifest, tmp_path / "shards", per_shard=2) == 3
+    told: list[int] = []
+    tell = lambda done, total: told.append(total - done)  # noqa: E731
+    assert write_shards(manifest, tmp_path / "shards", per_shard=2, on_progress=tell) == 3
+    assert told == [6, 5, 4, 3, 2, 1]
     return str(tmp_path / "shards" / "{000000..000002}.tar")
 
 

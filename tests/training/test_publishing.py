@@ -51,7 +51,10 @@ def test_a_run_and_its_export_say_at_which_bitrates_the_model_was_trained(run: P
 
 
 def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
-    model_id = export(run, tmp_path / "model", data=support.SAMPLES, minutes=0.05)
+    told: list[float] = []
+    model_id = export(run, tmp_path / "model", data=support.SAMPLES, minutes=0.05, on_progress=told.append)
+    assert told
+    assert told[-1] == pytest.approx(1.0)
     codec = DTMCodec.from_pretrained(tmp_path / "model")
     assert codec.model_id == model_id
     average = checkpoints.load(run)["average"]

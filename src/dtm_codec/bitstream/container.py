@@ -23,6 +23,7 @@ import numpy.typing as npt
 from ..errors import BitstreamError
 from ..layout import Layout
 from . import bits, mask_coder, token_coder
+from .claims import ClaimLimit
 from .header import Header, check_signature
 from .token_coder import TokenModel
 
@@ -137,12 +138,13 @@ def _info(header: Header, tokens: int, coded_token_bytes: int, file_bytes: int) 
     )
 
 
-def read(data: bytes, token_model: TokenModel | None = None) -> Content:
+def read(data: bytes, token_model: TokenModel | None = None, limit: ClaimLimit | None = None) -> Content:
     """What a file holds; whatever `write` has not written raises `BitstreamError`.
 
     token_model: of the model that wrote the file; only files with range coded tokens need it.
+    limit: on the length that a file may claim; without it there is none.
     """
-    opened = _open(data)
+    opened = _open(data, limit)
     header = opened.header
     if header.tokens_coded:
         if token_model is None:
@@ -170,9 +172,9 @@ def _check_width(token_model: TokenModel, layout: Layout) -> None:
         )
 
 
-def inspect(data: bytes) -> FileInfo:
+def inspect(data: bytes, limit: ClaimLimit | None = None) -> FileInfo:
     """What a file says and costs. The tokens themselves are not looked at, beyond the checksum."""
-    opened = _open(data)
+    opened = _open(data, limit)
     return _info(opened.header, opened.tokens, len(opened.token_section), len(data))
 
 
@@ -206,9 +208,18 @@ def _open_header(data: bytes) -> tuple[Header, int, bytes]:
     return header, fingerprint, stream.read()
 
 
-def _open(data: bytes) -> _Opened:
+def _open(data: bytes, limit: ClaimLimit | None) -> _Opened:
     """Check and take apart. Nothing is allocated that is out of proportion to the length of `data`."""
     header, fingerprint, payload = _open_header(data)
+    if limit is not None:
+        limit.check(header, len(data))  # before the mask is decoded, which takes its time
+    opened = _taken_apart(header, fingerprint, payload)
+    if limit is not None:
+        limit.check(header, len(data), opened.tokens)
+    return opened
+
+
+def _taken_apart(header: Header, fingerprint: int, payload: bytes) -> _Opened:
     bit_offset = 0
     layout, steps = header.layout, header.steps
     if layout.stride is not None:

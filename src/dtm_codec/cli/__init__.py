@@ -5,6 +5,7 @@ Heavy imports (torch, matplotlib, ...) stand inside the commands, so that `--hel
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -13,12 +14,15 @@ import typer
 
 from .. import __version__
 from ..errors import DTMCodecError
+from ..system.memory import memory_errors
 from ..system.optional import missing
-from ..system.threads import let_threads_sleep
-from . import batch, codec, corpus, evaluate, models, recipe, show, streams, thin, train, web
+from ..system.terminal import PrintableFormatter
+from ..system.threads import let_threads_sleep, watch_load
+from . import codec, corpus, evaluate, models, recipe, show, streams, terminal, thin, train, web
+from .commands import Commands
 from .stream import stream
 
-app = typer.Typer(
+app = Commands(
     name="dtm-codec",
     help="Speech at 400-1300 bits a second, spent where speech changes.",
     no_args_is_help=True,
@@ -29,7 +33,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dtm-codec {__version__}")
+        terminal.say(f"dtm-codec {__version__}")
         raise typer.Exit
 
 
@@ -58,17 +62,36 @@ _register("Web", web.serve, web.page)
 app.add_typer(web.listening, name="listening", rich_help_panel="Web")
 
 
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""Base of what typer raises for wrong usage. It has no public name: typer has a copy of click of its own."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. What a user can get wrong is one line on stderr and exit code 2."""
+    watch_load()
     streams.replace_closed()
     let_threads_sleep()
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(PrintableFormatter())
     try:
-        app(args=arguments)
+        with memory_errors():
+            sys.exit(app(args=arguments, standalone_mode=False) or 0)
+    except _UsageError as error:
+        _complain_of_usage(error)
+    except typer.Abort:
+        sys.exit(1)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("torch", "numba"):
             raise
-        typer.echo(f"dtm-codec: {missing(str(error.name), 'torch')}", err=True)
-        sys.exit(2)
+        terminal.complain(f"dtm-codec: {missing(str(error.name), 'torch')}")
     except (DTMCodecError, OSError) as error:
-        typer.echo(f"dtm-codec: {batch.describe(error)}", err=True)
-        sys.exit(2)
+        terminal.complain(f"dtm-codec: {terminal.describe(error)}")
+    sys.exit(2)
+
+
+def _complain_of_usage(error: Any) -> None:
+    """Say what is wrong with the words of a command."""
+    message, context = " ".join(error.format_message().split()), error.ctx
+    if message:  # else there were no words, and the help has been printed
+        path = "dtm-codec" if context is None else context.command_path
+        terminal.complain(f"{path}: {message} (see {path} --help)")

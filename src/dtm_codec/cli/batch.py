@@ -1,28 +1,26 @@
-"""What `encode`, `decode` and `show` share: doing jobs one after the other, going on after a bad one, and a bar."""
+"""What `encode`, `decode`, `thin` and `show` share: doing jobs one after the other, and going on after a bad one."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from ..errors import DTMCodecError
+from ..errors import DTMCodecError, FileError
 from ..speech.raw import RawAudio, RawFormat
-from ..system.files import atomic_path, printable, remove_leftovers
-from . import streams
-from .jobs import STREAM, FileError, Job, Plan, exists
+from ..system.files import atomic_path, remove_leftovers
+from ..system.memory import memory_errors
+from . import streams, terminal
+from .jobs import STREAM, Job, Plan, exists
 
-PATIENCE_S = 2.0
-"""Work that takes longer shows a bar, on a terminal."""
+if TYPE_CHECKING:
+    from ..speech.audio import Samples
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,10 @@ class Task:
         except OSError as error:
             raise FileError(f"cannot write {target}: {error.strerror or error}") from error
 
+    def warn(self, warning: str | None) -> None:
+        """None: there is nothing to say."""
+        self.warnings.extend([warning] if warning else [])
+
     def write(self, data: bytes) -> None:
         with self.output() as file:
             file.write(data)
@@ -83,16 +85,22 @@ def run(work: Plan, prepare: Callable[[], Callable[[Task], Outcome]], *, force: 
     """
     if as_json and any(job.target is None for job in work.jobs):
         raise typer.BadParameter("standard output cannot take both the file and the report", param_hint="--json")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = terminal.console(stderr=True)
     refusals = dict(work.refusals(force))
     for folder in {job.target.parent for job in work.jobs if job.target is not None}:
         remove_leftovers(folder)
-    convert = prepare() if len(refusals) < len(work.jobs) else None
     records = []
-    with progress_bar(console, len(work.jobs)) as show:
+    with terminal.progress_bars(console) as start:
+        bar, total = start("starting"), len(work.jobs)
+        convert = prepare() if len(refusals) < total else None
         for number, job in enumerate(work.jobs):
             record: dict[str, Any] = {"input": str(job.source or STREAM), "output": str(job.target or STREAM)}
-            task = Task(job, force, lambda done, number=number: show(number + done))  # type: ignore[misc]
+
+            def show(done: float, number: int = number) -> None:
+                bar(number + done, total, f"file {number + 1} of {total}")
+
+            show(0.0)
+            task = Task(job, force, show)
             try:
                 if job in refusals:
                     raise refusals[job]
@@ -100,62 +108,29 @@ def run(work: Plan, prepare: Callable[[], Callable[[Task], Outcome]], *, force: 
                 with memory_errors():
                     outcome = convert(task)
                 record |= outcome.record
-                line = f"{job.name} -> {job.target or 'standard output'}: {outcome.line}"
-                console.print(printable(line), markup=False)
+                console.print(f"{job.name} -> {job.target or 'standard output'}: {outcome.line}", markup=False)
             except (DTMCodecError, OSError) as error:
-                record["error"] = describe(error)
-                located = "" if job.name in str(error) else f"{printable(job.name)}: "
+                record["error"] = terminal.describe(error)
+                located = "" if job.name in str(error) else f"{job.name}: "
                 console.print(f"{located}{record['error']}", markup=False, style="red")
             for warning in task.warnings:
-                console.print(f"{printable(job.name)}: warning: {warning}", markup=False, style="yellow")
+                console.print(f"{job.name}: warning: {warning}", markup=False, style="yellow")
             if task.warnings:
                 record["warnings"] = task.warnings
             records.append(record)
-            show(number + 1)
+            show(1.0)
     failures = sum("error" in record for record in records)
     if as_json:
-        typer.echo(json.dumps(records, indent=2))
+        terminal.say(json.dumps(records, indent=2))
     if work.is_batch:
         console.print(f"{len(records) - failures} of {len(records)} files done, {failures} failed")
     if failures:
         raise typer.Exit(1 if work.is_batch else 2)
 
 
-def describe(error: DTMCodecError | OSError) -> str:
-    if isinstance(error, OSError):
-        name = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
-        return printable(": ".join(filter(None, (str(name or ""), error.strerror or str(error)))))
-    return printable(" ".join(str(error).split()))
-
-
-@contextmanager
-def memory_errors() -> Iterator[None]:
-    """One file that does not fit into memory is an error of this file."""
-    try:
-        yield
-    except MemoryError as error:
-        raise FileError("not enough memory") from error
-    except RuntimeError as error:  # how torch says it
-        if "allocate memory" not in str(error) and "out of memory" not in str(error):
-            raise
-        raise FileError("not enough memory") from error
-
-
-@contextmanager
-def progress_bar(console: Console, total: int, patience_s: float = PATIENCE_S) -> Iterator[Callable[[float], None]]:
-    """Gives what is to be called with the number of files done, parts of one included. On a terminal, a bar with the
-    time that is left appears if it takes long; in a log nothing does."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task("", total=total)
-    started = time.monotonic()
-
-    def show(done: float) -> None:
-        bar.update(task, completed=done, description=f"file {min(int(done) + 1, total)} of {total}")
-        if time.monotonic() - started > patience_s and not bar.live.is_started:
-            bar.start()
-
-    try:
-        yield show
-    finally:
-        bar.stop()
+def watched(blocks: Iterable[Samples], total: int, on_progress: Callable[[float], None]) -> Iterator[Samples]:
+    done = 0
+    for block in blocks:
+        yield block
+        done += block.size
+        on_progress(done / total)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
-from . import options
+from . import options, terminal
 
 if TYPE_CHECKING:
     from ..corpus.run import Progress
@@ -56,13 +54,13 @@ def tokenize(
     from ..corpus import tokenize
 
     rate = options.one_rate(bitrate, token_rate, tau)
-    console = Console(stderr=True)
-    columns = (TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, TextColumn("{task.description}"), console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
+    warn = _rate_watch(model, rate)
+    warn(None)
+    with terminal.progress_bar("starting") as bar:
 
         def show(progress: Progress) -> None:
-            bar.update(task, completed=progress.shards_done, total=progress.shards, description=_speed(progress))
+            shards = f"shard {progress.shards_done} of {progress.shards}"
+            bar(progress.shards_done, progress.shards, f"{shards}, {_speed(progress)}")
 
         summary = tokenize(
             corpus,
@@ -80,19 +78,34 @@ def tokenize(
             on_progress=show,
         )
     counts, rates = summary.metadata["counts"], summary.metadata["rates"]
-    typer.echo(f"{counts['utterances']} utterances, {counts['hours']:.3f} h, {counts['tokens']} tokens in {output}")
+    terminal.say(f"{counts['utterances']} utterances, {counts['hours']:.3f} h, {counts['tokens']} tokens in {output}")
     if counts["utterances"]:
-        typer.echo(
+        terminal.say(
             f"{rates['total_bps']:.1f} bps: {rates['content_bps']:.1f} content + {rates['position_bps']:.1f} position; "
             f"{rates['token_rate']:.2f} tokens a second"
         )
+        if tau is not None:
+            warn(rates["total_bps"])
     if summary.progress.report.utterances:
-        typer.echo(f"this run: {_speed(summary.progress)}")
+        terminal.say(f"this run: {_speed(summary.progress)}")
     if counts["failures"]:
         first = summary.metadata["failures"][0]
-        typer.echo(f"{counts['failures']} failed, listed in metadata.json, such as {first['id']}: {first['reason']}")
+        terminal.say(f"{counts['failures']} failed, listed in metadata.json, such as {first['id']}: {first['reason']}")
         if not counts["utterances"]:
             raise typer.Exit(1)
+
+
+def _rate_watch(model: str | None, rate: options.Rate) -> Callable[[float | None], None]:
+    """Gives what warns of a rate at which the model was not trained, by the bits a second that it came to."""
+    from ..models import hub
+
+    loaded = hub.load(hub.DEFAULT_MODEL if model is None else model) if any(rate.values()) else None
+
+    def warn(achieved_bps: float | None) -> None:
+        if loaded is not None and (warning := options.rate_warning(loaded, rate, achieved_bps)):
+            terminal.complain(f"dtm-codec: warning: {warning}")
+
+    return warn
 
 
 def _speed(progress: Progress) -> str:
@@ -112,12 +125,6 @@ def detokenize(
     """Turn the tokens of a corpus back into audio, by the model that the file names or that --model finds."""
     from ..corpus import detokenize
 
-    columns = (TextColumn("utterances"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        count = detokenize(parquet, output, model=model, device=device, force=force, on_progress=show)
-    typer.echo(f"{count} utterances in {output}")
+    with terminal.progress_bar("utterances") as bar:
+        count = detokenize(parquet, output, model=model, device=device, force=force, on_progress=bar)
+    terminal.say(f"{count} utterances in {output}")

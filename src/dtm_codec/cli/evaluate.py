@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from . import options
+from . import options, terminal
 
 Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")]
 Metrics: TypeAlias = Annotated[
@@ -27,28 +25,6 @@ Where: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Take only such utterances, as lang=en or lang!=en; may be repeated."),
 ]
-
-
-@contextmanager
-def progress_of_many() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Bars on standard error, one per named piece of work, each set by the number done and the total."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-
-        def start(what: str) -> Callable[[int, int], None]:
-            task = bars.add_task(what, total=None)
-            return lambda done, total: bars.update(task, completed=done, total=total)
-
-        yield start
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    with progress_of_many() as start:
-        yield start(what)
 
 
 def evaluate(
@@ -87,7 +63,7 @@ def evaluate(
 
     names = registry.choose(metrics)
     utterances = read_data(data, where or ())
-    with _progress("evaluate") as progress:
+    with terminal.progress_bar("evaluate") as progress:
         source = " ".join([Path(data).name, *(where or ())])
         summary = run(
             systems,
@@ -100,13 +76,13 @@ def evaluate(
             save_audio=save_audio,
             progress=progress,
         )
-    typer.echo(markdown_table(run_block(summary)))
-    typer.echo(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
+    terminal.say(markdown_table(run_block(summary)))
+    terminal.say(f"\n{output / 'summary.json'}, {output / 'utterances.parquet'}")
     for name, system in summary.systems.items():
         if system.failures:
             utterance, reason = next(iter(system.failures.items()))
             count = f"{len(system.failures)} of {summary.utterances} utterances"
-            typer.echo(f"{name} failed on {count}, such as {utterance}: {reason}", err=True)
+            terminal.complain(f"{name} failed on {count}, such as {utterance}: {reason}")
     if not all(system.utterances for system in summary.systems.values()):
         raise typer.Exit(1)
 
@@ -123,8 +99,10 @@ def report(
     """Finished runs as a page to read and hear, and as Markdown and LaTeX: tables, rate-distortion figures, players."""
     from ..evaluation.report import make_report
 
-    for path in make_report(runs, output, title=title, examples=examples, paper=paper):
-        typer.echo(path)
+    with terminal.progress_bar("report"):
+        files = make_report(runs, output, title=title, examples=examples, paper=paper)
+    for path in files:
+        terminal.say(path)
 
 
 def bench(
@@ -159,10 +137,10 @@ def bench(
         lengths = [float(length) for length in memory.split(",") if length.strip()]
     except ValueError:
         raise typer.BadParameter(f"{memory!r}; allowed: numbers joined by commas", param_hint="--memory") from None
-    with _progress("bench") as progress:
+    with terminal.progress_bar("bench") as progress:
         timings = run(systems or DEFAULT_SYSTEMS, seconds, rounds, lengths, progress)
     if output is not None:
         write_atomically(
             output, json.dumps([dataclasses.asdict(timing) for timing in timings], indent=2).encode() + b"\n"
         )
-    typer.echo(markdown_table(bench_block(timings, seconds)))
+    terminal.say(markdown_table(bench_block(timings, seconds)))

@@ -9,16 +9,12 @@ from pathlib import Path
 
 import typer
 
-from ..errors import DTMCodecError
+from ..errors import DTMCodecError, FileError
 from ..speech.raw import RawFormat
 from ..system.files import files_under
 
 STREAM = "-"
 """Standard input, or standard output."""
-
-
-class FileError(DTMCodecError):
-    """A file that is not there to be read, or that cannot or must not be written."""
 
 
 def _anything(path: Path) -> None:
@@ -94,8 +90,6 @@ def plan(inputs: Sequence[str], output: str | None, conversion: Conversion) -> P
     """Which files to write for files, folders (searched to any depth), globs and `-`."""
     found = find(inputs, conversion.read_suffixes)
     is_batch = many(inputs, len(found))
-    if output == "":
-        raise typer.BadParameter("'' is no name; allowed: a file, a folder, or '.' for this folder", param_hint="-o")
     if output == STREAM and is_batch:
         raise typer.BadParameter("standard output takes one file", param_hint="-o")
     as_file = _output_is_file(output, conversion)
@@ -144,8 +138,6 @@ def _is_many(text: str) -> bool:
 
 def _expand(text: str, suffixes: tuple[str, ...]) -> Iterator[tuple[Path | None, Path]]:
     path = Path(text)
-    if text == "":
-        raise typer.BadParameter("'' is no file; allowed: files, folders ('.' for this), globs, '-'", param_hint="IN")
     if text == STREAM:
         yield None, Path("stdin")
     elif path.is_dir():

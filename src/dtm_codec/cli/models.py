@@ -7,11 +7,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
 from rich.table import Table
 
-from . import options
+from . import options, terminal
 
 if TYPE_CHECKING:
     from ..config import CodecConfig
@@ -45,7 +43,7 @@ def models(as_json: options.Json = False) -> None:
     rows = [_facts(name, "bundled", hub.read_folder(folder).config) for name, folder in hub.bundled_models().items()]
     rows += [_facts(name, "preset", config) for name, config in PRESETS.items()]
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        terminal.say(json.dumps([asdict(row) for row in rows], indent=2))
         return
     table = Table(box=None, pad_edge=False)
     for title in ("name", "kind", "selector"):
@@ -56,7 +54,7 @@ def models(as_json: options.Json = False) -> None:
         rates = (f"{row.frame_rate:.4g} Hz", f"{row.token_rate:.4g} Hz", f"{row.bps:.0f}")
         latency = "no bound" if row.latency_ms is None else f"{row.latency_ms:.0f} ms"
         table.add_row(row.name, row.kind, row.selector, f"{row.parameters / 1e6:.1f} M", *rates, latency)
-    Console(highlight=False).print(table)
+    terminal.console().print(table)
 
 
 def _facts(name: str, kind: str, config: CodecConfig) -> ModelFacts:

@@ -199,7 +199,6 @@ def load_codec(
 
     in_torch: what is asked for needs torch.
     """
-    began = threads.Load.now()
     from ..backends import quickest
     from ..codec import DTMCodec
     from ..models import hub
@@ -207,7 +206,7 @@ def load_codec(
     loaded = model if isinstance(model, hub.LoadedModel) else hub.load(hub.DEFAULT_MODEL if model is None else model)
     codec = DTMCodec.from_loaded(loaded, device, backend or quickest(loaded, device, in_torch=in_torch))
     if "OMP_NUM_THREADS" not in os.environ:
-        codec.backend.use_threads(threads.free_cores(began))
+        codec.backend.use_threads(threads.free_cores())
     return codec
 
 
@@ -215,14 +214,20 @@ RATE_TOLERANCE = 1.1
 """A model still does what it was trained for this factor beyond its range."""
 
 
-def rate_warning(codec: DTMCodec, rate: Rate) -> str | None:
-    """A line for users who ask for a rate outside of the range of training."""
-    asked = rate["bitrate"]
+def rate_warning(model: DTMCodec | LoadedModel, rate: Rate, achieved_bps: float | None = None) -> str | None:
+    """A line for users who ask for a rate outside of the range of training. achieved_bps: what it came to
+
+    What was asked for counts, since silence may take less. A tau says nothing about bits before something is encoded.
+    """
+    from ..models.hub import LoadedModel
+
+    trained = model.bitrates if isinstance(model, LoadedModel) else model.trained_bitrates
+    asked = rate["bitrate"] if rate["tau"] is None else achieved_bps
     if rate["token_rate"] is not None:
-        asked = codec.layout.bitrate(rate["token_rate"])
-    if asked is None or codec.trained_bitrates is None:
+        asked = model.config.layout.bitrate(rate["token_rate"])
+    if asked is None or trained is None or trained[0] / RATE_TOLERANCE <= asked <= trained[1] * RATE_TOLERANCE:
         return None
-    low, high = codec.trained_bitrates
-    if low / RATE_TOLERANCE <= asked <= high * RATE_TOLERANCE:
-        return None
-    return f"{asked:.0f} bps; {codec.config.name!r} was trained at {low:.0f} ... {high:.0f} bps and is poor elsewhere"
+    return (
+        f"{asked:.0f} bps; {model.config.name!r} was trained at {trained[0]:.0f} ... {trained[1]:.0f} bps "
+        "and is poor elsewhere"
+    )

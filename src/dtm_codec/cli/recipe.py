@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import options
-from .evaluate import Jobs, Metrics, Output, progress_of_many
+from . import options, terminal
+from .commands import Commands
+from .evaluate import Jobs, Metrics, Output
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +29,7 @@ class _RunByDefault(TyperGroup):
         return super().parse_args(ctx, args if named or not args else [self.default, *args])
 
 
-app = typer.Typer(
+app = Commands(
     cls=_RunByDefault,
     help="The paper's results: train the models (recipe train), then make tables and figures (recipe NAME).",
     no_args_is_help=True,
@@ -106,10 +107,10 @@ def run(
         jobs=jobs,
         device=device,
     )
-    with progress_of_many() as progress:
+    with terminal.progress_bars() as progress:
         files = RecipeRunner(settings, progress).run(wanted)
     for path in files:
-        typer.echo(path)
+        terminal.say(path)
 
 
 @app.command("train")
@@ -139,7 +140,6 @@ def train(
     import math
     import signal
 
-    from rich.console import Console
     from rich.live import Live
 
     from ..system.threads import available_cores
@@ -151,7 +151,7 @@ def train(
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(available_cores()))
     slots = min(jobs or (len(cores) if on_cpu else 1), len(cores))
     shares = [cores[slot::slots] for slot in range(slots)]
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

@@ -55,11 +55,12 @@ def show(
     work = jobs.plan([audio], output, jobs.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
+        import numpy as np
+
         from ..plotting import Picture, render
 
         codec = options.load_codec(model, device, backend)
-        sample_rate, warning = codec.config.sample_rate, options.rate_warning(codec, nominal)
-        asked = wanted.asked(codec, selector)
+        sample_rate, asked = codec.config.sample_rate, wanted.asked(codec, selector)
 
         def convert(task: batch.Task) -> batch.Outcome:
             job, source = task.job, task.source(raw)
@@ -69,7 +70,12 @@ def show(
             samples, _ = read_audio(source, sample_rate, offset=offset, frames=frames)
             if lost := breaks_off(samples.size / sample_rate, min(seconds, original.promised_s - start)):
                 task.warnings.append(lost)
-            encoded = codec.encode(samples, sample_rate, **asked, selector=selector)
+            tell = task.on_progress
+            encoded = codec.encode(
+                samples, sample_rate, **asked, selector=selector, on_progress=lambda done: tell(done / 2)
+            )
+            blocks = batch.watched(codec.decode_blocks(encoded), samples.size, lambda done: tell((1 + done) / 2))
+            decoded = np.concatenate(list(blocks))
             facts = facts_of(encoded.to_file("compact", codec.token_model).info)
             chosen = selector or codec.config.selector.name
             path = _path(codec, samples, tau, encoded.codes.size)
@@ -78,7 +84,7 @@ def show(
                 title=f"{Path(job.name).name} · {encoded.model_id} · {chosen} · {facts.written_bps:.0f} bps written, "
                 f"{facts.total_bps:.0f} nominal = {parts}",
                 original=samples,
-                reconstruction=codec.decode(encoded),
+                reconstruction=decoded,
                 sample_rate=sample_rate,
                 mask=encoded.mask,
                 frame_rate=codec.config.frame_rate,
@@ -87,7 +93,7 @@ def show(
                 start_s=offset / original.sample_rate,
             )
             task.write(render(picture, job.target.suffix[1:].lower() if job.target else "png"))
-            task.warnings.extend([warning] if warning else [])
+            task.warn(options.rate_warning(codec, nominal, facts.total_bps))
             line = f"{facts.duration_s:.2f} of {original.duration_s:.2f} s, {facts.tokens} of {facts.steps} steps kept"
             return batch.Outcome(line, {})
 

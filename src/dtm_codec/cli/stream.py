@@ -5,15 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import BitstreamError
-from . import options
-from .codec import codec_finder
+from . import options, terminal
+from .commands import Commands
+from .dtm_files import codec_finder
 
-stream = typer.Typer(help="Speech to packets and back while it is being spoken.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from ..live.encoder import StreamEncoder
+    from ..speech.pipes import PipeAudio
+
+stream = Commands(help="Speech to packets and back while it is being spoken.", no_args_is_help=True)
 
 
 @stream.command()
@@ -43,19 +48,34 @@ def encode(
 
     asked, raw = options.one_rate(bitrate, token_rate, tau), options.raw_format(rate, channels, sample_format)
     codec = options.load_codec(model, device, in_torch=True)
+    _warn(options.rate_warning(codec, asked))
+    steps = tokens = 0
     with _patient_reader():
         audio = open_pipe(sys.stdin.buffer, raw)
         encoder = codec.stream_encoder(**asked, packet_ms=packet_ms, sample_rate=audio.sample_rate)
-        out = sys.stdout.buffer
+        form, out = encoder.format, sys.stdout.buffer
         write_record(out, encoder.start)
         out.flush()
-        for samples in audio.blocks():
-            for packet in encoder.push(samples):
+        for packets in _all_packets(encoder, audio):
+            for packet in packets:
                 write_record(out, packet)
+                if tau is not None:
+                    mask = form.read(packet).mask
+                    steps, tokens = steps + mask.size, tokens + int(mask.sum())
             out.flush()
-        for packet in encoder.flush():
-            write_record(out, packet)
-        out.flush()
+    if steps:  # only now is it known what a tau came to
+        _warn(options.rate_warning(codec, asked, form.layout.bitrate(tokens / steps * form.layout.frame_rate)))
+
+
+def _all_packets(encoder: StreamEncoder, audio: PipeAudio) -> Iterator[list[bytes]]:
+    for samples in audio.blocks():
+        yield encoder.push(samples)
+    yield encoder.flush()
+
+
+def _warn(warning: str | None) -> None:
+    if warning:
+        terminal.complain(f"dtm-codec: warning: {warning}")
 
 
 @stream.command()
@@ -97,7 +117,7 @@ def decode(
             out.flush()
     if refused or decoder.given_up or decoder.dropped:
         facts = f"{decoder.received} packets decoded, {decoder.given_up} missing, {decoder.dropped} twice or too late"
-        typer.echo(f"dtm-codec: {facts}, {refused} refused", err=True)
+        terminal.complain(f"dtm-codec: {facts}, {refused} refused")
 
 
 @contextmanager

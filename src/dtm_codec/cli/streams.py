@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from .jobs import FileError
+from ..errors import FileError
+from ..system.files import read_up_to
 
 PIPE_BYTES = 1 << 30
 """What a pipe may bring: 9 hours of 16-bit audio at 16 kHz. It may never end, and is held on disk."""
@@ -50,10 +51,7 @@ def read_bytes(path: Path | None, most: int) -> bytes:
     """The content of a source that must be small."""
     source = open_source(path)
     with source.open("rb") if isinstance(source, Path) else source as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise FileError(f"{path or 'standard input'} has more than {most >> 20} MiB; allowed: up to that")
-    return data
+        return read_up_to(file, most, str(path or "standard input"))
 
 
 def to_standard_output(file: BinaryIO) -> None:

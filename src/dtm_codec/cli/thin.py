@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from . import batch, jobs, options
-from .codec import DTM, codec_finder
+from .dtm_files import DTM, check_signature, opener
 from .facts import facts_of
 
 
@@ -36,6 +36,7 @@ def thin(
             "--model", "-m", metavar="NAME|DIR", help="The model that made the files, if it is not a bundled one."
         ),
     ] = None,
+    max_hours: options.MaxHours = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="One bit a step and fixed-width tokens, as the paper counts, not compact.")
     ] = False,
@@ -43,24 +44,23 @@ def thin(
     as_json: options.Json = False,
 ) -> None:
     """Drop tokens from .dtm files down to a rate; needs neither the audio nor encoding again."""
-    from ..bitstream.container import MAX_BYTES, inspect
+    from ..bitstream.container import MAX_BYTES
 
     rate = options.one_rate(bitrate, token_rate, None)
     if bitrate is None and token_rate is None:
         raise typer.BadParameter("to which rate?", param_hint="--bitrate / --token-rate")
-    work = jobs.plan(inputs, output, jobs.Conversion((DTM,), (DTM,), beside=".thin.dtm"))
+    work = jobs.plan(inputs, output, jobs.Conversion((DTM,), (DTM,), beside=".thin.dtm", check=check_signature))
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:
-        codec_for = codec_finder(model, "cpu")
+        open_bytes = opener(model, max_hours)
 
         def convert(task: batch.Task) -> batch.Outcome:
-            data = task.content(MAX_BYTES)
-            before = facts_of(inspect(data))
-            codec = codec_for(before.model)
-            thinned = codec.thin(codec.from_bytes(data), bitrate=rate["bitrate"], token_rate=rate["token_rate"])
+            codec, encoded, before = open_bytes(task.content(MAX_BYTES))
+            thinned = codec.thin(encoded, bitrate=rate["bitrate"], token_rate=rate["token_rate"])
             file = thinned.to_file("raw" if raw else "compact", codec.token_model)
             task.write(file.data)
             facts = facts_of(file.info)
+            task.warn(options.rate_warning(codec, rate, facts.total_bps))
             line = f"{before.total_bps:.0f} -> {facts.rate_line}, {len(file.data)} bytes"
             return batch.Outcome(line, asdict(facts) | {"bytes": len(file.data), "bps_before": before.total_bps})
 

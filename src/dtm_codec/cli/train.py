@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from . import options
+from . import options, terminal
 
 
 def train(
@@ -63,8 +63,8 @@ def train(
     folder = output or Path("runs") / settings.model.name
     minutes = math.inf if max_minutes is None else max_minutes - (time.monotonic() - started) / 60
     last = run(settings, folder, resume=resume, max_minutes=minutes)
-    typer.echo(last)
-    typer.echo(f"{folder / EXPORT}: the model. Next: dtm-codec encode speech.wav --model {folder / EXPORT}")
+    terminal.say(last)
+    terminal.say(f"{folder / EXPORT}: the model. Next: dtm-codec encode speech.wav --model {folder / EXPORT}")
 
 
 def export(
@@ -111,9 +111,19 @@ def export(
     from ..training.publishing import export as publish
 
     dtype = torch.float16 if half else torch.float32
-    typer.echo(
-        publish(checkpoint, output, name=name, data=data, minutes=minutes, device=device, full=full, dtype=dtype)
-    )
+    with terminal.progress_bar("export") as bar:
+        model_id = publish(
+            checkpoint,
+            output,
+            name=name,
+            data=data,
+            minutes=minutes,
+            device=device,
+            full=full,
+            dtype=dtype,
+            on_progress=bar.share,
+        )
+    terminal.say(model_id)
 
 
 def _export_onnx(model: str, output: Path, precision: Literal["fp32", "fp16", "int8"]) -> None:
@@ -121,10 +131,11 @@ def _export_onnx(model: str, output: Path, precision: Literal["fp32", "fp16", "i
     from ..models import hub
 
     loaded = hub.load(model)
-    sizes = export_graphs(loaded, output, precision)
+    with terminal.progress_bar("export"):
+        sizes = export_graphs(loaded, output, precision)
     for name, size in sizes.items():
-        typer.echo(f"{output / name}: {size / 1e6:.2f} MB")
-    typer.echo(f"{loaded.model_id}, {precision}: {sum(sizes.values()) / 1e6:.1f} MB in all")
+        terminal.say(f"{output / name}: {size / 1e6:.2f} MB")
+    terminal.say(f"{loaded.model_id}, {precision}: {sum(sizes.values()) / 1e6:.1f} MB in all")
 
 
 class Corpus(str, Enum):
@@ -143,7 +154,9 @@ def prepare(
     """Write a manifest of a corpus: path, duration, text and speaker of every recording."""
     from ..training.prepare import prepare as write_manifest
 
-    typer.echo(f"{write_manifest(corpus.value, folders, output)} recordings in {output}")
+    with terminal.progress_bar("recordings") as bar:
+        count = write_manifest(corpus.value, folders, output, on_progress=bar)
+    terminal.say(f"{count} recordings in {output}")
 
 
 def shard(
@@ -154,4 +167,6 @@ def shard(
     """Pack the recordings of a manifest into tar shards (WebDataset), for training on a cluster."""
     from ..training.prepare import write_shards
 
-    typer.echo(f"{write_shards(manifest, output, per_shard)} shards in {output}")
+    with terminal.progress_bar("recordings") as bar:
+        count = write_shards(manifest, output, per_shard, on_progress=bar)
+    terminal.say(f"{count} shards in {output}")

@@ -11,7 +11,8 @@ import typer
 
 from ..errors import ConfigError
 from ..system.optional import import_optional
-from . import options
+from . import options, terminal
+from .commands import Commands
 
 if TYPE_CHECKING:
     from ..config import BackendName
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..web.guard import Guard
     from ..web.listening.prepared import RoundTrip
 
-listening = typer.Typer(help="Listening tests (MUSHRA, A/B, A/B/X): prepare, evaluate, export.", no_args_is_help=True)
+listening = Commands(help="Listening tests (MUSHRA, A/B, A/B/X): prepare, evaluate, export.", no_args_is_help=True)
 
 Runtime = Annotated[
     Path | None,
@@ -90,7 +91,8 @@ def serve(
         from ..web.offline.app import create_page_app
         from ..web.offline.folder import page_files
 
-        page_app = create_page_app(page_files(model or DEFAULT_MODEL, runtime), hosts)
+        with terminal.progress_bar("page"):
+            page_app = create_page_app(page_files(model or DEFAULT_MODEL, runtime), hosts)
         _run(page_app, host, port, lambda url: [f"Page, computed in the browser: {url}/"], local)
         return
     if runtime is not None:
@@ -122,9 +124,9 @@ def _run(app: Guard, host: str, port: int, addresses: Callable[[str], Iterable[s
     with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
         url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
         for line in addresses(url):
-            typer.echo(line)
+            terminal.say(line)
         if not local:
-            typer.echo("This address can be reached from other machines.", err=True)
+            terminal.complain("This address can be reached from other machines.")
         uvicorn.Server(server_settings(app)).run(sockets=[bound])
 
 
@@ -139,9 +141,10 @@ def page(
     from ..models.hub import DEFAULT_MODEL
     from ..web.offline.folder import page_files, write_folder
 
-    size = write_folder(page_files(model or DEFAULT_MODEL, runtime), output)
-    typer.echo(f"{output}: {size / 1e6:.1f} MB")
-    typer.echo(f"Look at it: python -m http.server --directory {output}")
+    with terminal.progress_bar("page"):
+        size = write_folder(page_files(model or DEFAULT_MODEL, runtime), output)
+    terminal.say(f"{output}: {size / 1e6:.1f} MB")
+    terminal.say(f"Look at it: python -m http.server --directory {output}")
 
 
 def _demo(model: str | None, device: str, backend: BackendName | None, max_seconds: float) -> Demo:
@@ -186,20 +189,21 @@ def new(
     device: options.Device = "cpu",
 ) -> None:
     """Prepare a listening test: run the systems, align, match loudness, make the anchor."""
-    from rich.console import Console
-    from rich.progress import track
-
     from ..web.listening.definition import load_definition
     from ..web.listening.prepared import prepare
 
-    def progress(utterances: list[str]) -> Iterator[str]:
-        yield from track(utterances, "Preparing", console=Console(stderr=True), transient=True)
+    with terminal.progress_bar("utterances") as bar:
 
-    test = prepare(load_definition(config), output, partial(_system, device=device), progress)
+        def watched(utterances: list[str]) -> Iterator[str]:
+            for number, utterance in enumerate(utterances):
+                bar(number, len(utterances))
+                yield utterance
+
+        test = prepare(load_definition(config), output, partial(_system, device=device), watched)
     count = len(test.utterances)
     kind = f"{len(test.pairs)} pairs" if test.pairs else f"{len(test.systems)} stimuli"
-    typer.echo(f"{output}: {count} trials of {kind}, {test.trials_per_listener} a listener")
-    typer.echo(f"Serve it: dtm-codec serve --listening {output}")
+    terminal.say(f"{output}: {count} trials of {kind}, {test.trials_per_listener} a listener")
+    terminal.say(f"Serve it: dtm-codec serve --listening {output}")
 
 
 def _system(source: str, device: str) -> RoundTrip:
@@ -254,8 +258,10 @@ def results(
     found = analyse(ratings, test.systems, screening=screening)
     if found.all_excluded:
         count = len(found.excluded)
-        typer.echo(f"All {count} listeners are left out by the screening (BS.1534): they missed the hidden reference.")
-        typer.echo("Results of all listeners: --no-screening")
+        terminal.say(
+            f"All {count} listeners are left out by the screening (BS.1534): they missed the hidden reference."
+        )
+        terminal.say("Results of all listeners: --no-screening")
         raise typer.Exit(1)
     _print(found, test.title)
     if csv is not None:
@@ -266,7 +272,6 @@ def results(
 
 
 def _print_preferences(compared: Sequence[PairResult], title: str, discrimination: bool) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -283,11 +288,10 @@ def _print_preferences(compared: Sequence[PairResult], title: str, discriminatio
         ties = [] if discrimination else [str(result.ties)]
         names = escape(f"{result.first} {'/' if discrimination else 'over'} {result.second}")
         table.add_row(names, f"{share.count} of {share.of}", *figures, *ties)
-    Console().print(table)
+    terminal.console().print(table)
 
 
 def _print(found: RatingResults, title: str) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -308,11 +312,11 @@ def _print(found: RatingResults, title: str) -> None:
     for p in found.pairs:
         names = escape(f"{p.first} - {p.second}")
         pairs.add_row(names, decimal(p.difference), str(p.pairs), decimal(p.wilcoxon_p, 4), decimal(p.t_test_p, 4))
-    console = Console()
+    console = terminal.console()
     console.print(scores)
     console.print(pairs)
     left = f", {len(found.excluded)} left out: {', '.join(found.excluded)}" if found.excluded else ""
-    console.print(f"{len(found.listeners)} listeners{left}", highlight=False)
+    console.print(f"{len(found.listeners)} listeners{left}")
 
 
 @listening.command("export-webmushra")
@@ -325,4 +329,4 @@ def export_webmushra(
     from ..web.listening.webmushra import export
 
     path = export(load_test(folder), folder, output)
-    typer.echo(f"{path}: copy {output}/configs over the configs folder of webMUSHRA, open ?config={path.name}")
+    terminal.say(f"{path}: copy {output}/configs over the configs folder of webMUSHRA, open ?config={path.name}")

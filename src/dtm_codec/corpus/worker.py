@@ -16,6 +16,7 @@ from ..errors import AudioError, DTMCodecError, ModelError
 from ..speech.audio import Samples
 from ..speech.utterance import Failure, Utterance, plain_text
 from ..system.files import atomic_path
+from ..system.memory import memory_errors
 from .errors import CorpusError
 from .parts import Part, Source
 from .plan import Shard
@@ -96,7 +97,8 @@ class ShardWorker:
                 ids.add(item.id)
                 if isinstance(item, Failure):
                     raise CorpusError(item.reason)
-                loaded = _Loaded(item, self._load(item))
+                with memory_errors():
+                    loaded = _Loaded(item, self._load(item))
             except (DTMCodecError, OSError) as error:
                 failures.append(_failure(item, error))
             else:
@@ -113,7 +115,8 @@ class ShardWorker:
         """Encode a batch; if the codec refuses it, one at a time, so that only the culprit fails."""
         audio, rate = [loaded.audio for loaded in batch], self.codec.config.sample_rate
         try:
-            encoded = self.codec.encode(audio, rate, **self.job.asked)
+            with memory_errors():
+                encoded = self.codec.encode(audio, rate, **self.job.asked)
         except DTMCodecError as error:
             if len(batch) == 1:
                 failures.append(_failure(batch[0].utterance, error))

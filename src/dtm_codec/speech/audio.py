@@ -20,7 +20,7 @@ import soundfile
 import soxr
 
 from ..errors import AudioError
-from ..system.files import atomic_path
+from ..system.files import atomic_path, why_no_file
 from . import ffmpeg
 from .raw import MAX_CHANNELS, RawAudio
 
@@ -312,8 +312,8 @@ def _name(source: Source) -> str:
 def _opened(source: Source) -> Iterator[soundfile.SoundFile]:
     """The source as an open `SoundFile`; whatever goes wrong in it becomes `AudioError`."""
     name = _name(source)
-    if isinstance(source, str | PathLike) and not Path(source).is_file():
-        raise AudioError(f"cannot read {name}: {'it is a folder' if Path(source).is_dir() else 'no such file'}")
+    if isinstance(source, str | PathLike) and (reason := why_no_file(Path(source))):
+        raise AudioError(f"cannot read {name}: {reason}")
     try:
         with _sound_file(source, name) as file:
             if not file.frames:

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from ..errors import FileError
 from .locks import close_locked, open_locked, remove_if_unlocked
 
 _MACHINE = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
@@ -81,9 +82,29 @@ def _rename_to_new(temporary: Path, target: Path) -> None:
         temporary.replace(target)
 
 
-def printable(text: str) -> str:
-    """Text for a terminal: what would steer it, as file names can, is written out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+def read_regular(path: str | PathLike[str], most: int) -> bytes:
+    """The content of a file that must be small. A device, which may never end, and a pipe are refused."""
+    if Path(path).exists() and (reason := why_no_file(Path(path))):  # else it is Python's own FileNotFoundError
+        raise FileError(f"cannot read {path}: {reason}")
+    with Path(path).open("rb") as file:
+        return read_up_to(file, most, str(path))
+
+
+def why_no_file(path: Path) -> str | None:
+    """What stands against reading a path as a regular file. Devices and pipes may never end."""
+    if path.is_file():
+        return None
+    if path.is_dir():
+        return "it is a folder"
+    return "it is a device, a pipe or a socket; allowed: a regular file" if path.exists() else "no such file"
+
+
+def read_up_to(file: BinaryIO, most: int, name: str) -> bytes:
+    """All that a file holds, if that is not more than `most` bytes."""
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise FileError(f"{name} has more than {most >> 20} MiB; allowed: up to that")
+    return data
 
 
 def walk(folder: Path, leave_out: Path | None = None) -> Iterator[Path]:

@@ -15,6 +15,9 @@ from pathlib import Path
 _CLOCK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _STATISTICS = Path("/proc/stat")
 
+SHORTEST_S = 0.1
+"""The system counts in hundredths of a second, for each core: over less time, one of them more or less is too much."""
+
 
 def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -49,7 +52,16 @@ class Load:
         """Cores that others left free since then; all of them if it was too short a time to tell."""
         wall = self.wall - since.wall
         others = (self.busy - since.busy) - (self.own - since.own)
-        return available_cores() - (max(0.0, others) / wall if wall > 0.2 else 0.0)
+        return available_cores() - (max(0.0, others) / wall if wall > SHORTEST_S else 0.0)
+
+
+_began: Load | None = None
+
+
+def watch_load() -> None:
+    """Begin to see what others do. The command line calls it first of all: what it does before it computes is short."""
+    global _began
+    _began = Load.now()
 
 
 def _busy_seconds() -> float:
@@ -67,6 +79,6 @@ def _busy_seconds() -> float:
     return ticks / _CLOCK
 
 
-def free_cores(since: Load) -> int:
-    """Whole cores that were free since then, at least one."""
-    return max(1, round(Load.now().free_cores(since)))
+def free_cores() -> int:
+    """Whole cores that were free since `watch_load`, at least one. All of them if nobody has watched."""
+    return available_cores() if _began is None else max(1, round(Load.now().free_cores(_began)))

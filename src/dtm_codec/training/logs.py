@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
@@ -19,12 +18,13 @@ from rich.text import Text
 
 from ..system.files import atomic_path, write_atomically
 from ..system.optional import import_optional
+from ..system.terminal import PrintableConsole
 from .config import TrainConfig
 from .deadline import Deadline
 
 log = logging.getLogger(__name__)
 
-CONSOLE = Console(stderr=True)
+CONSOLE = PrintableConsole(stderr=True)
 """Messages appear above the progress bar, not in it."""
 
 METRICS_FILE = "metrics.jsonl"

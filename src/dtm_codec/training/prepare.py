@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,17 @@ from ..system.optional import import_optional
 from .data import unless_broken
 
 
-def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: str | PathLike[str]) -> int:
+def _unwatched(done: int, total: int) -> None:
+    """For callers who do not ask how many recordings are done."""
+
+
+def prepare(
+    corpus: Corpus,
+    folders: Sequence[str | PathLike[str]],
+    manifest: str | PathLike[str],
+    *,
+    on_progress: Callable[[int, int], None] = _unwatched,
+) -> int:
     """Write a manifest of all recordings under `folders`, a corpus or subsets of it; returns how many there are."""
     roots, target = [Path(folder) for folder in folders], Path(manifest)
     for folder in (*roots, target.parent):
@@ -39,15 +49,24 @@ def prepare(corpus: Corpus, folders: Sequence[str | PathLike[str]], manifest: st
         return {"audio_filepath": Path(os.path.relpath(str(utterance.audio), target.parent)).as_posix(), **known}
 
     with ThreadPoolExecutor() as pool:
-        found = (utterance for root in roots for utterance in PUBLISHED[corpus](root))
-        entries = [e for e in pool.map(entry, found) if e is not None]
+        found = [utterance for root in roots for utterance in PUBLISHED[corpus](root)]
+        entries = []
+        for number, known in enumerate(pool.map(entry, found), 1):
+            entries += [] if known is None else [known]
+            on_progress(number, len(found))
     if not entries:
         raise DataError(f"no {corpus} recordings with transcripts under {', '.join(map(str, roots))}")
     write_atomically(target, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in entries).encode())
     return len(entries)
 
 
-def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per_shard: int = 1_000) -> int:
+def write_shards(
+    manifest: str | PathLike[str],
+    folder: str | PathLike[str],
+    per_shard: int = 1_000,
+    *,
+    on_progress: Callable[[int, int], None] = _unwatched,
+) -> int:
     """Pack the recordings of a manifest into `folder`/000000.tar, ... as WebDataset has them; returns how many shards.
 
     A whole file is taken as it is, a segment as FLAC. Beside it is what the manifest says of it, as JSON.
@@ -55,8 +74,10 @@ def write_shards(manifest: str | PathLike[str], folder: str | PathLike[str], per
     webdataset = import_optional("webdataset", "train")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    utterances = list(read_manifest(Path(manifest)))
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:
-        for index, utterance in enumerate(read_manifest(Path(manifest))):
+        for index, utterance in enumerate(utterances):
+            on_progress(index, len(utterances))
             if packed := unless_broken(partial(_packed, utterance)):
                 record = {"id": utterance.id, **utterance.to_record()}
                 writer.write({"__key__": f"{index:09d}", packed[0]: packed[1], "json": record})

@@ -37,6 +37,7 @@ def export(
     device: str = "cpu",
     full: bool = False,
     dtype: torch.dtype = torch.float32,
+    on_progress: Callable[[float], None] = lambda done: None,
 ) -> str:
     """Write the averaged weights of a checkpoint (or of a run's last one) as a model folder; returns the model id.
 
@@ -44,6 +45,7 @@ def export(
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
     device: where that speech is encoded.
     full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
+    on_progress: is told how much of the speech is done, 0 ... 1.
     """
     check_device(device)
     path = checkpoints.find(checkpoint)
@@ -52,7 +54,11 @@ def export(
     jitter = state["config"].get("controller", {}).get("jitter", 0.0)
     codec = averaged_codec(replace(config, name=name or config.name), state["average"], jitter)
     if data is not None:
-        codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes)
+
+        def tell(seconds: float) -> None:
+            on_progress(min(1.0, seconds / (60 * minutes)))
+
+        codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes, on_progress=tell)
     model_id = codec.save_pretrained(folder, dtype)
     if full:
         checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)

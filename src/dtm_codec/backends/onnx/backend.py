@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...config import CodecConfig, Stack
-from ...errors import ModelError
+from ...errors import ModelError, OutOfMemoryError
 from ...models.weights import TAU, Array
 from ...selectors import Selector, build
+from ...system.memory import memory_errors
 from ...system.optional import import_optional
 from ...system.threads import asked_threads, available_cores
 from ..base import PIECE, Codes, Floats, Mask, Positions, Pulses
@@ -101,11 +102,14 @@ class OnnxBackend:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # errors are raised, and need not be printed too
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads sleep
         graph = build_graph(name, self.config, self._tensors, self._precision)
         try:
-            return onnxruntime.InferenceSession(graph.to_bytes(), options, providers=["CPUExecutionProvider"])
+            with memory_errors():
+                return onnxruntime.InferenceSession(graph.to_bytes(), options, providers=["CPUExecutionProvider"])
+        except OutOfMemoryError:
+            raise
         except Exception as error:  # its exceptions have no common base
             reason = str(error).partition("\n")[0][:200]
             raise ModelError(f"onnxruntime {onnxruntime.__version__} cannot load {name!r}: {reason}") from error

@@ -1,0 +1,33 @@
+"""What all commands have in common: an empty argument is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+EMPTY_MEANS_NONE = frozenset({"memory"})
+"""Parameters whose help says what '' means."""
+
+
+class Command(TyperCommand):
+    """A command that takes no '' for an answer. It is what a shell makes of a variable that is not set; as a path it
+    would mean this folder, and as an address all of this machine's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(args=list(args))[0]
+        parameter: Any  # typer has a copy of click of its own, whose classes have no public names
+        for parameter in self.params:
+            value = given.get(str(parameter.name))
+            if parameter.name not in EMPTY_MEANS_NONE and "" in (value if isinstance(value, list | tuple) else [value]):
+                raise typer.BadParameter("''; allowed: anything but an empty name ('.' is this folder)", ctx, parameter)
+        return super().parse_args(ctx, args)
+
+
+class Commands(typer.Typer):
+    """A group of such commands."""
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+        return super().command(*arguments, **{"cls": Command, **options})
