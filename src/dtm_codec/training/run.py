@@ -84,6 +84,12 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
         return Run(trainer, folder, deadline).until(config.max_steps)
 
 
+def is_exported(folder: Path) -> bool:
+    """Whether a run's export is of its last checkpoint."""
+    last, written_last = checkpoints.latest(folder), folder / EXPORT / CONFIG_FILE
+    return last is not None and written_last.exists() and written_last.stat().st_mtime >= last.stat().st_mtime
+
+
 @contextmanager
 def _in_use(folder: Path, fabric: Any) -> Iterator[None]:
     """The first process has the folder for all of the run's. If it cannot have it, all of them say why."""
@@ -261,12 +267,6 @@ class Run:
 
     def _codec(self, weights: dict[str, Tensor]) -> DTMCodec:
         return averaged_codec(self.config.model, weights).to(self.fabric.device)
-
-
-def is_exported(folder: Path) -> bool:
-    """Whether a run's export is of its last checkpoint."""
-    last, written_last = checkpoints.latest(folder), folder / EXPORT / CONFIG_FILE
-    return last is not None and written_last.exists() and written_last.stat().st_mtime >= last.stat().st_mtime
 
 
 class Speedometer:
