@@ -73,10 +73,10 @@ def _split_options(text: str) -> tuple[str, str, str]:
     return (text[: found.start()].strip(), "?", found[0][1:]) if found else (text, "", "")
 
 
-def whole_number(text: str, where: str) -> int:
-    """A whole number >= 0 that stands in a name; `where` is what an error calls it."""
-    if not (text.isascii() and text.isdigit()):
-        raise ConfigError(f"{where} = {text!r}; allowed: a whole number >= 0")
+def whole_number(text: str, where: str, lowest: int = 0) -> int:
+    """A whole number >= `lowest` that stands in a name; `where` is what an error calls it."""
+    if not (text.isascii() and text.isdigit() and int(text) >= lowest):
+        raise ConfigError(f"{where} = {text!r}; allowed: a whole number >= {lowest}")
     return int(text)
 
 

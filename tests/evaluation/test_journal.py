@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtm_codec.errors import DTMCodecError
-from dtm_codec.evaluation.journal import Journal, JudgedUtterance
+from dtm_codec.evaluation.journal import Journal, JournalError, JudgedUtterance
 from dtm_codec.metrics.base import Score
 
 SYSTEMS, JUDGES = {"a": "a1", "b": "b1"}, {"pesq": "p1", "wer": "w1"}
@@ -107,6 +107,17 @@ def test_two_runs_do_not_write_one_journal(tmp_path: Path) -> None:
         open_journal(tmp_path)
     first.close()
     open_journal(tmp_path).close()
+
+
+def test_a_journal_that_cannot_be_written_is_not_called_in_use(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="nowhere/j cannot be written"):
+        open_journal(tmp_path / "nowhere")
+    journal = open_journal(tmp_path)
+    journal._database.execute("PRAGMA max_page_count = 1")  # as a full disk
+    large = JudgedUtterance("a", "x", error="no " * 100_000)
+    with pytest.raises(JournalError, match=r"j cannot be written .* full"):
+        journal.add(large)
+    journal.close()
 
 
 def test_another_file_of_that_name_is_left_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dtm_codec.errors import ConfigError
 from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.systems.lossy import Lossy, decode_opus
-from dtm_codec.metrics.base import Samples
+from dtm_codec.speech.audio import Samples
 
 SYSTEMS = {"dtm:random:s-vfr-50": None, "opus:6": "opusenc", "codec2:1200": "c2enc"}
 

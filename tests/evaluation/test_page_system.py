@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from dtm_codec import DTMCodec
 from dtm_codec.errors import ConfigError, DTMCodecError
 from dtm_codec.evaluation import systems
+from dtm_codec.evaluation.systems import page
+from dtm_codec.evaluation.systems.programs import ProgramError
 from dtm_codec.speech.audio import read_audio, sample_path
 
 pytest.importorskip("selenium")
@@ -27,6 +30,8 @@ def test_it_codes_as_python_does_and_says_how_long_it_took() -> None:
     encoded = codec.encode(audio, 16_000, bitrate=700)
     theirs = codec.from_bytes(coded.payload)
     assert coded.bits == encoded.bits
+    written = theirs.to_file("compact", codec.token_model).info
+    assert coded.written == written.mask_bits + written.token_bits_written
     assert np.sum(theirs.mask != encoded.mask) <= 2  # one token a step later, and what its neighbours make of it
     assert np.sum(theirs.codes != encoded.codes) <= 4
     middle = system.clock()
@@ -41,6 +46,24 @@ def test_it_codes_as_python_does_and_says_how_long_it_took() -> None:
 def test_what_the_server_refuses_is_said(tmp_path: Path) -> None:
     with pytest.raises(DTMCodecError, match=str(tmp_path)):
         systems.build(f"page:{tmp_path}").encode(np.zeros(160, np.float32))
+
+
+@needs_chromium
+def test_a_browser_that_does_not_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = tmp_path / "chromedriver"
+    driver.write_text("#!/bin/sh\nexit 1\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ProgramError, match=r"^page: Chromium failed: .*chromedriver"):
+        systems.build("page:small").encode(np.zeros(160, np.float32))
+
+
+@needs_chromium
+def test_a_page_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PATIENCE_S", 2)
+    monkeypatch.setattr(page, "_OPEN", "await new Promise(() => {});")
+    with pytest.raises(ProgramError, match=r"^page: Chromium failed: script timeout"):
+        systems.build("page:small").encode(np.zeros(160, np.float32))
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,15 @@ def test_published_layouts_are_read(name: str, files: list[str], label: str, val
     assert all(u.speaker for u in found) or name == "SLURP"
 
 
+@pytest.mark.parametrize("line", ["{", "[]", '{"intent": "x"}', '{"intent": "x", "recordings": [{}]}', "\xff"])
+def test_a_bad_line_of_slurp_is_named(line: str, tmp_path: Path) -> None:
+    write_audio(tmp_path / "audio-1.flac", np.zeros(100, np.float32), 16_000)
+    good = json.dumps({"intent": "alarm_set", "recordings": [{"file": "audio-1.flac"}]})
+    (tmp_path / "train.jsonl").write_bytes(f"{good}\n{line}\n".encode("latin-1"))
+    with pytest.raises(DTMCodecError, match=r"train\.jsonl line 2 is none of SLURP; allowed: an object with intent"):
+        read_layout("SLURP", tmp_path)
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DTMCodecError, match="no files of EMOVO"):
         read_layout("EMOVO", tmp_path)

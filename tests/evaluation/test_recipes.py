@@ -102,6 +102,21 @@ def test_all_recipes_cook_with_what_is_there(cooked: str) -> None:
     assert "SLURP: no data given" in probes
 
 
+def test_codecs_of_others_have_no_extra_columns(models: Path, manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        "title: Codes\nkind: systems\nheadings: [System]\nextras: [codes]\n"
+        "rows: [{cells: [Theirs], system: identity}, {cells: [Ours], model: vfr-50}]\n"
+    )
+    settings = Settings(Models(models), ["si-sdr"], tmp_path / "out", str(manifest))
+    RecipeRunner(settings, lambda what: lambda done, total: None).run([recipes.load(str(mine))])
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    theirs, ours = (next(line for line in lines if line.startswith(f"| {name} ")) for name in ("Theirs", "Ours"))
+    assert "codes in" in ours
+    assert "codes in" not in theirs
+
+
 def test_calibrated_rows_are_at_the_papers_rate(models: Path, manifest: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     settings = Settings(Models(models), ["si-sdr"], tmp_path, str(manifest), calibrate=str(manifest))
@@ -148,6 +163,10 @@ def test_a_recipe_of_ones_own_is_checked(tmp_path: Path) -> None:
         ("title: t\nkind: systems\npaper: mian\n", "paper = 'mian'; allowed: main, "),
         ("title: t\nkind: systems\nrows: [{cells: a}]\n", r"rows\[0\].cells = 'a'; expected a list"),
         ("title: t\nkind: systems\ncolour: red\n", "colour"),
+        (
+            "title: t\nkind: probing\nrows: [{cells: [a], system: codec2:700C}]\n",
+            "mine.yaml: system = 'codec2:700C' in a probing recipe; allowed: a model, or dtm:MODEL",
+        ),
         ("title: t\nkind: systems\nrows: [{cell: a}]\n", "cell"),
         ("title: [\n", "mine.yaml: cannot be read as YAML"),
         ("- a\n", "mine.yaml: Recipe: expected a mapping"),

@@ -12,7 +12,7 @@ import pytest
 
 from dtm_codec.evaluation import figures, paper
 from dtm_codec.evaluation.document import Report, Section
-from dtm_codec.evaluation.page import html_table
+from dtm_codec.evaluation.html_report import html_table
 from dtm_codec.evaluation.rendering import latex_table, markdown_table, write
 from dtm_codec.evaluation.report import compared, make_report, run_block
 from dtm_codec.evaluation.summary import Bps, JudgedEstimate, MetricInfo, Summary, SystemSummary
@@ -54,7 +54,7 @@ def test_best_is_the_lowest_where_lower_is_better() -> None:
 
 def test_a_missing_system_is_a_row_of_dashes_and_a_note() -> None:
     run = summary("hubert")
-    entries = [Entry(("A",), run.systems["a"]), Entry(("B",), None, missing="s-vfr-25 is not trained yet")]
+    entries = [Entry(("A",), run.systems["a"]), Entry(("B",), None, note="s-vfr-25 is not trained yet")]
     block = systems_block("t", ("System",), [(None, entries)], [run])
     assert [cell.text for cell in block.groups[0].rows[1]] == ["B", "–", "–", "–", "–", "–"]
     assert block.notes == ("B: s-vfr-25 is not trained yet",)
@@ -191,6 +191,20 @@ def test_without_a_rate_there_is_no_figure(tmp_path: Path) -> None:
     run = summary("hubert")
     unrated = {name: dataclasses.replace(system, series="Reference") for name, system in run.systems.items()}
     assert figures.rate_distortion([dataclasses.replace(run, systems=unrated)], tmp_path) is None
+
+
+def test_a_picture_is_numbered_only_if_its_metric_has_several_judges(tmp_path: Path) -> None:
+    run = summary("hubert")
+    infos = dict.fromkeys(("werv2", "wer"), run.metrics["wer"])
+    systems = {
+        key: dataclasses.replace(system, metrics=dict.fromkeys(infos, system.metrics["wer"]))
+        for key, system in run.systems.items()
+    }
+    both = dataclasses.replace(run, metrics=infos, systems=systems)
+    figure = figures.rate_distortion([both, summary("whisper")], tmp_path)
+    assert figure is not None
+    stems = [panel.stem for panel in figure.panels]
+    assert stems == ["rate_distortion-werv2", "rate_distortion-wer", "rate_distortion-wer-2"]
 
 
 def test_a_table_without_rows_is_its_notes(tmp_path: Path) -> None:

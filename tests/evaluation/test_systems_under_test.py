@@ -11,9 +11,10 @@ import pytest
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.data import read_data
-from dtm_codec.evaluation.systems.base import fit, from_pcm, to_pcm
+from dtm_codec.evaluation.systems.base import fit
 from dtm_codec.evaluation.systems.programs import ogg_packet_sizes
-from dtm_codec.metrics.base import SAMPLE_RATE, Samples
+from dtm_codec.metrics.base import SAMPLE_RATE
+from dtm_codec.speech.audio import Samples
 
 PROGRAMS = {"codec2": "c2enc", "opus": "opusenc", "speex": "speexenc"}
 
@@ -99,11 +100,6 @@ def test_ogg_packets_are_counted_across_segments_and_pages() -> None:
     assert list(ogg_packet_sizes(data)) == [19, 520, 30, 510, 7]
 
 
-def test_pcm_round_trip_is_within_half_a_step() -> None:
-    audio = np.linspace(-1, 1, 1001, dtype=np.float32)
-    assert np.abs(from_pcm(to_pcm(audio).tobytes()) - audio)[:-1].max() <= 0.501 / 32768
-
-
 def test_fit_cuts_delay_and_fills_the_end() -> None:
     assert fit(np.arange(5, dtype=np.float32), 4, delay=2).tolist() == [2, 3, 4, 0]
 
@@ -121,6 +117,9 @@ def test_fit_cuts_delay_and_fills_the_end() -> None:
         "identity?x=1",
         "lowpass:-1",
         "snac:25",
+        "mimi:8.5",
+        "dac:0.3",
+        "dac:0",
     ],
 )
 def test_a_wrong_name_is_one_clear_line(name: str) -> None:
@@ -133,6 +132,23 @@ def test_a_program_that_is_not_there_is_named_with_its_package(monkeypatch: pyte
     monkeypatch.setattr(shutil, "which", lambda program: None)
     with pytest.raises(DTMCodecError, match="opus-tools"):
         _ = systems.build("opus:6").identity
+
+
+def test_no_more_codebooks_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from dtm_codec.evaluation.systems import neural
+
+    monkeypatch.setattr(
+        neural.DAC, "published", {"encoder_hidden_size": 4, "decoder_hidden_size": 32, "n_codebooks": 2}
+    )
+    with pytest.raises(DTMCodecError, match=r"^dac:3\?model=random; allowed: 1 \.\.\. 2 codebooks$"):
+        systems.build("dac:3?model=random").encode(np.zeros(16_000, np.float32))
+
+
+def test_weights_that_are_not_there_are_asked_for_once(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(DTMCodecError, match=r"give encodec:1\.5\?model=FOLDER$"):
+        systems.build(f"encodec:1.5?model={tmp_path}").encode(np.zeros(16_000, np.float32))
 
 
 # Ours

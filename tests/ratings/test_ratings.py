@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dtm_codec.ratings import Rating, analyse, holm, ratings_csv, screened_out
-from dtm_codec.web.listening.report import plot
+from dtm_codec.web.listening.plots import plot
 
 
 def panel(scores: dict[str, list[list[int]]]) -> list[Rating]:

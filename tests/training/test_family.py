@@ -50,6 +50,36 @@ def test_runs_have_names_seeds_and_what_they_start_from(described: Path) -> None
     assert runs[2].config.init_from == str(described.parent / "runs" / "s-vfr-50")
 
 
+def test_any_folder_can_hold_the_runs(described: Path) -> None:
+    odd = described.parent / "runs #2: mine"
+    assert family.plan(described, odd)[2].config.init_from == str(odd / "s-vfr-50")
+
+
+def test_a_run_is_done_when_its_last_checkpoint_is_exported(described: Path) -> None:
+    run = planned(described, "max_steps=4")[0]
+    export = run.folder / "export"
+    export.mkdir(parents=True)
+    for path, written in ((export / "model.safetensors", 1), (export / "config.json", 1)):
+        path.touch()
+        os.utime(path, (written, written))
+    assert not run.is_done()  # an export without a checkpoint
+    last = run.folder / "step-00000004.ckpt"
+    last.touch()
+    os.utime(last, (2, 2))
+    assert not run.is_done()  # killed before the export of its last checkpoint
+    os.utime(export / "config.json", (3, 3))
+    assert run.is_done()
+    assert not planned(described, "max_steps=5")[0].is_done()
+
+
+def test_a_published_folder_is_a_run_that_can_go_on(described: Path) -> None:
+    run = planned(described)[0]
+    run.folder.mkdir(parents=True)
+    (run.folder / checkpoints.PUBLISHED).touch()
+    run.look()
+    assert (run.steps, run.is_done()) == (0, False)
+
+
 def test_all_are_trained_and_nothing_is_trained_twice(described: Path) -> None:
     runs = planned(described, "max_steps=2")
     order: list[str] = []

@@ -106,6 +106,12 @@ def test_shards_stream_crops_of_every_recording(shards: str) -> None:
     assert len(recordings) == 6
 
 
+def test_shards_of_another_size_do_not_come_beside_old_ones(shards: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"shards holds \.tar files already; allowed: a folder without any"):
+        write_shards(tmp_path / "train.jsonl", Path(shards).parent, per_shard=6)
+    assert len(list(Path(shards).parent.iterdir())) == 3
+
+
 def test_a_segment_is_packed_alone_and_with_what_is_known_of_it(tmp_path: Path) -> None:
     noise(tmp_path / "long.wav", 3.0)
     noise(tmp_path / "short.wav", 0.5)

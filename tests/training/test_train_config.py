@@ -70,6 +70,10 @@ def test_configuration_survives_a_round_trip() -> None:
         ("seed", "key=value"),
         ("precision=16-mixed", "bf16-mixed"),
         ("optimizer.min_lr=1", "optimizer.min_lr = 1"),
+        ("ema_decay=1", "ema_decay = 1.0; allowed: 0 <= ema_decay < 1"),
+        ("optimizer.betas=[1, 0]", "allowed: two numbers, 0 <= beta < 1"),
+        ("optimizer.weight_decay=1", "allowed: 0 <= weight_decay < 1"),
+        ("controller.momentum=1", "allowed: 0 <= momentum < 1"),
     ],
 )
 def test_mistakes_are_named(override: str, message: str) -> None:

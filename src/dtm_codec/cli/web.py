@@ -158,7 +158,7 @@ def _demo(model: str | None, device: str, backend: BackendName | None, max_secon
     loaded = hub.load(name)
     live = math.isfinite(latency_of(loaded.config).total)  # streams need torch
     codec = options.load_codec(loaded, device, backend, in_torch=live)
-    return Demo(codec, name, max_seconds, other_codecs())
+    return Demo(codec, max_seconds, other_codecs())
 
 
 def other_codecs() -> dict[str, OtherCodec]:
@@ -234,12 +234,12 @@ def results(
     """Print the table: mean and 95 % interval of every system and pairwise tests, or the share of every pair."""
     from ..ratings import analyse, preferences, ratings_csv
     from ..system.files import write_atomically
-    from ..web.listening import report
+    from ..web.listening import plots
     from ..web.listening.prepared import RATINGS_FILE, load_test
     from ..web.listening.store import Store
 
-    if plot is not None and plot.suffix.lower() not in report.PLOT_SUFFIXES:
-        raise ConfigError(f"--plot {plot}; allowed: a name that ends in {', '.join(report.PLOT_SUFFIXES)}")
+    if plot is not None and plot.suffix.lower() not in plots.PLOT_SUFFIXES:
+        raise ConfigError(f"--plot {plot}; allowed: a name that ends in {', '.join(plots.PLOT_SUFFIXES)}")
     test = load_test(folder)
     if not (folder / RATINGS_FILE).is_file():
         raise ConfigError(f"{folder} has no ratings yet")
@@ -252,7 +252,7 @@ def results(
         if csv is not None:
             write_atomically(csv, preferences.choices_csv(choices).encode())
         if plot is not None:
-            report.plot_preferences(compared, plot, test.title, discrimination=discrimination)
+            plots.plot_preferences(compared, plot, test.title, discrimination=discrimination)
         return
     ratings = store.ratings()
     found = analyse(ratings, test.systems, screening=screening)
@@ -268,7 +268,7 @@ def results(
         counted = [rating for rating in ratings if rating.listener not in found.excluded]
         write_atomically(csv, ratings_csv(counted).encode())
     if plot is not None:
-        report.plot(found, plot, test.title)
+        plots.plot(found, plot, test.title)
 
 
 def _print_preferences(compared: Sequence[PairResult], title: str, discrimination: bool) -> None:

@@ -33,6 +33,9 @@ REPORT_KEY = b"dtm_codec"
 ROW_GROUP_TOKENS = 1 << 22
 """Rows are written out when they hold this many tokens: a shard of hour-long recordings needs no more memory."""
 
+ROWS_AT_ONCE = 256
+"""Rows that are read from a row group at a time."""
+
 
 def schema(codebook_size: int) -> Any:
     return pa.schema(
@@ -177,9 +180,7 @@ def table_row(table: Any, number: int, layout: Layout) -> Row:
     return Row(table["id"][number].as_py(), encoded, text, speaker)
 
 
-def read_rows(
-    path: Path, layout: Layout, *, first: int = 0, last: int | None = None, rows_at_once: int = 256
-) -> Iterator[Row]:
+def read_rows(path: Path, layout: Layout, *, first: int = 0, last: int | None = None) -> Iterator[Row]:
     """Rows first ... last - 1, all by default. Row groups that have none of them are not read."""
     with pq.ParquetFile(path) as file:
         stop = file.metadata.num_rows if last is None else last
@@ -188,7 +189,7 @@ def read_rows(
             end = begin + file.metadata.row_group(group).num_rows
             if begin < stop and end > first:
                 at = begin
-                for batch in file.iter_batches(rows_at_once, row_groups=[group]):
+                for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                     for number in range(max(first - at, 0), min(stop - at, batch.num_rows)):
                         yield table_row(batch, number, layout)
                     at += batch.num_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -14,13 +15,13 @@ from ..system.optional import import_optional
 from .document import Figure, Panel
 from .paper import curves as paper_curves
 from .summary import MetricInfo, Summary
+from .systems.plain import UNCODED_SERIES
 
 _OURS = {"DTM-Codec VFR": ("#0b5fa5", "o"), "DTM-Codec FFR": ("#d1495b", "s")}
 _OURS_BY_RATE = (("#0b5fa5", "D"), ("#d1495b", "P"), ("#3f9ad6", "X"))
 """One model at several rates, or with another selector."""
 _OTHERS = ("#5b8c5a", "#8e6c8a", "#c98b2b", "#3c8d93", "#7a5c3e", "#6b6b6b", "#b0578d")
 _MARKERS = ("^", "v", "D", "P", "X", "*", "<", ">")
-_WITHOUT_RATE = ("Reference", "Low-pass anchor")
 _SAME_JUDGE_AS_PAPER = ("PESQ", "STOI")
 """Formulas, not learned judges: there the paper's curves may stand in the same panel."""
 
@@ -28,9 +29,7 @@ Points = dict[str, list[tuple[float, float, float, float]]]
 """Series -> (bps, mean, low, high)"""
 
 
-def rate_distortion(
-    summaries: Sequence[Summary], folder: Path, stem: str = "rate_distortion", *, paper: bool = False
-) -> Figure | None:
+def rate_distortion(summaries: Sequence[Summary], folder: Path, *, paper: bool = False) -> Figure | None:
     """Draw all systems that have a rate, one picture for each metric; None if no system has one.
 
     paper: add the paper's curves where the metric is a formula.
@@ -38,7 +37,7 @@ def rate_distortion(
     panels: dict[tuple[str, str], tuple[MetricInfo, Points]] = {}
     for summary in summaries:
         for system in summary.systems.values():
-            if system.bps is None or system.series in _WITHOUT_RATE:
+            if system.bps is None or system.series in UNCODED_SERIES:
                 continue
             for name, estimate in system.metrics.items():
                 info = summary.metrics[name]
@@ -52,10 +51,11 @@ def rate_distortion(
     own = cycle(_OURS_BY_RATE)
     styles = {name: _OURS.get(name) or next(own if name.startswith("DTM-Codec") else others) for name in names}
     drawn: list[Panel] = []
+    judges: Counter[str] = Counter()
     for (name, _), (info, points) in panels.items():
         label = re.sub(r"[^a-z0-9]+", "-", name.lower())
-        again = sum(panel.stem.startswith(f"{stem}-{label}") for panel in drawn)  # the same metric by another judge
-        file = f"{stem}-{label}" + (f"-{again + 1}" if again else "")
+        judges[label] += 1
+        file = f"rate_distortion-{label}" + (f"-{judges[label]}" if judges[label] > 1 else "")
         _draw(info, points, styles, folder / file, paper)
         drawn.append(Panel(file, f"{info.label} over total bits a second"))
     caption = "Quality over total bits a second; bars are 95 % intervals over utterances."

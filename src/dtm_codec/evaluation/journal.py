@@ -7,7 +7,8 @@ name, the older results stay in the file, and the new version is judged from the
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +31,7 @@ COMMIT;
 
 
 class JournalError(DTMCodecError):
-    """A journal that another run is writing, or that is none."""
+    """A journal that another run is writing, that cannot be written, or a file that is no journal."""
 
 
 @dataclass
@@ -56,17 +57,13 @@ class Journal:
         """systems, judges: name -> identity."""
         self.results: dict[tuple[str, str], JudgedUtterance] = {}
         """By system and utterance key."""
-        self._systems, self._judges = systems, judges
-        self._database = sqlite3.connect(path, timeout=0, isolation_level=None)
-        try:
+        self._path, self._systems, self._judges = path, systems, judges
+        with self._named_errors():
+            self._database = sqlite3.connect(path, timeout=0, isolation_level=None)
             # one run at a time: the lock is taken with the schema and ends with the process
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._database.execute("PRAGMA synchronous = FULL")  # a commit that returns is on disk
             self._database.executescript(_SCHEMA)
-        except sqlite3.OperationalError:
-            raise JournalError(f"{path} is in use: another run is writing to this folder") from None
-        except sqlite3.DatabaseError as error:
-            raise JournalError(f"{path} is no journal of a run ({error})") from None
         for system, identity, *rest in self._database.execute("SELECT * FROM utterances"):
             if systems.get(system) == identity:
                 result = JudgedUtterance(system, *rest)
@@ -75,22 +72,32 @@ class Journal:
             if systems.get(system) == identity and judges.get(metric) == judge:
                 self.results[system, utterance].scores[metric] = Score(*score) if score[0] is not None else None
 
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise JournalError(f"{self._path} is in use: another run is writing to this folder") from None
+            raise JournalError(f"{self._path} cannot be written ({error})") from None
+        except sqlite3.DatabaseError as error:
+            raise JournalError(f"{self._path} is no journal of a run ({error})") from None
+
     def add(self, result: JudgedUtterance) -> None:
         """Put a result on disk, then count it."""
         key = (result.system, self._systems[result.system], result.utterance)
         numbers = (result.seconds, result.content_bits, result.position_bits, result.written_bits)
-        self._database.execute("BEGIN")
-        self._database.execute(
-            "INSERT OR REPLACE INTO utterances VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, *numbers, result.error)
-        )
-        self._database.executemany(
-            "INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (*key, name, self._judges[name], *((s.value, s.weight, s.note) if s else (None, None, None)))
-                for name, s in result.scores.items()
-            ],
-        )
-        self._database.execute("COMMIT")
+        scores = [
+            (*key, name, self._judges[name], *((s.value, s.weight, s.note) if s else (None, None, None)))
+            for name, s in result.scores.items()
+        ]
+        with self._named_errors():
+            self._database.execute("BEGIN")
+            self._database.execute(
+                "INSERT OR REPLACE INTO utterances VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, *numbers, result.error)
+            )
+            self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?)", scores)
+            self._database.execute("COMMIT")
         earlier = self.results.get((result.system, result.utterance))
         if earlier is not None:
             result.scores = {**earlier.scores, **result.scores}

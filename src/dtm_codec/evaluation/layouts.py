@@ -51,10 +51,15 @@ def _slurp(folder: Path) -> Iterator[Utterance]:
     recordings = {Path(utterance.id).name: utterance for utterance in read_set(folder)}
     for split in ("train", "test"):
         for file in sorted(folder.rglob(f"{split}.jsonl")):
-            for line in file.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                for recording in row["recordings"]:
-                    name, labels = recording["file"], {"intent": row["intent"], "split": split}
+            for number, line in enumerate(file.read_bytes().splitlines(), 1):
+                try:
+                    row = json.loads(line)
+                    names = [str(recording["file"]) for recording in row["recordings"]]
+                    labels = {"intent": str(row["intent"]), "split": split}
+                except (ValueError, TypeError, KeyError, RecursionError):
+                    allowed = "an object with intent, and recordings that have a file each"
+                    raise DataError(f"{file} line {number} is none of SLURP; allowed: {allowed}") from None
+                for name in names:
                     if name in recordings:
                         known = {"text": row.get("sentence"), "language": "en", "set": "slurp"}
                         yield replace(recordings[name], id=name, labels=labels, **known)

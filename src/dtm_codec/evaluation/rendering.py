@@ -7,13 +7,13 @@ from pathlib import Path
 
 from ..system.files import write_atomically
 from .document import Figure, Report, notes
-from .page import page
+from .html_report import html_report
 from .tables import Block, Cell, Group
 
 
 def write(report: Report, folder: Path) -> list[Path]:
     """Write `report.md`, `report.tex` and `report.html`; figures are there already."""
-    pages = {"report.md": markdown(report), "report.tex": latex(report), "report.html": page(report, folder)}
+    pages = {"report.md": markdown(report), "report.tex": latex(report), "report.html": html_report(report, folder)}
     for name, text in pages.items():
         write_atomically(folder / name, text.encode())
     return [folder / name for name in pages]

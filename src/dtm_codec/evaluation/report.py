@@ -11,10 +11,8 @@ from .examples import examples as choose_examples
 from .paper import reference_block
 from .rendering import write
 from .summary import Summary, SystemSummary
-from .tables import Block, Entry, systems_block
-
-NOT_CODED = ("Reference", "Low-pass anchor")
-"""Series that stand beside codecs; they are not marked as best."""
+from .systems.plain import UNCODED_SERIES
+from .tables import NOT_CODED, Block, Entry, systems_block
 
 MOST_NAMED = 4
 """Systems that a headline names before it counts them."""
@@ -22,7 +20,7 @@ MOST_NAMED = 4
 
 def compared(summary: Summary) -> str:
     """What a run compares, as a headline."""
-    titles = [system.title for system in summary.systems.values() if system.series not in NOT_CODED]
+    titles = [system.title for system in summary.systems.values() if system.series not in UNCODED_SERIES]
     titles = titles or [system.title for system in summary.systems.values()]
     if len(titles) > MOST_NAMED:
         return f"{len(titles)} codecs: {' · '.join(titles[: MOST_NAMED - 1])} and others"
@@ -31,10 +29,10 @@ def compared(summary: Summary) -> str:
 
 def run_block(summary: Summary) -> Block:
     """All systems of a run, highest rate first, the best of the codecs marked."""
-    groups: dict[str | None, list[Entry]] = {None: [], "Not coded": []}
+    groups: dict[str | None, list[Entry]] = {None: [], NOT_CODED: []}
     for system in summary.systems.values():
-        entry = Entry((system.title,), system, missing="; ".join(_oddities(system)))
-        groups["Not coded" if system.series in NOT_CODED else None].append(entry)
+        entry = Entry((system.title,), system, note="; ".join(_oddities(system)))
+        groups[NOT_CODED if system.series in UNCODED_SERIES else None].append(entry)
     for entries in groups.values():
         entries.sort(key=lambda entry: -(entry.system.bps.total if entry.system and entry.system.bps else 0.0))
     seconds = max((system.seconds for system in summary.systems.values()), default=0.0)

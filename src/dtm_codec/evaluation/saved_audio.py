@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..metrics.base import SAMPLE_RATE, Samples
-from ..speech.audio import write_audio
+from ..metrics.base import SAMPLE_RATE
+from ..speech.audio import Samples, write_audio
 from ..speech.matching import bare_name
 from ..speech.utterance import Utterance
 from .systems import System

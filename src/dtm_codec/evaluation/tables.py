@@ -11,6 +11,8 @@ from .summary import Bps, MetricInfo, Summary, SystemSummary
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = ("best", "second")
 DASH = "–"
+NOT_CODED = "Not coded"
+"""Title of the rows that stand beside codecs."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a row is made from: its leading cells, and the system's results, or why there are none."""
+    """What a row is made from: its leading cells, and the system's results, if there are any."""
 
     leading: tuple[str, ...]
     system: SystemSummary | None
     extras: tuple[Cell, ...] = ()
-    missing: str = ""
+    note: str = ""
+    """Why there are no results, or what is odd about them."""
     changes: dict[str, str] | None = None
     """Relative change by metric, in place of the interval."""
 
@@ -161,9 +164,9 @@ def systems_block(
             *(metric_cell(entry.system, name, judge, decimals[name], changes.get(name)) for name, judge in metrics),
         )
 
-    missing = [f"{' '.join(e.leading)}: {e.missing}" for _, entries in groups for e in entries if e.missing]
+    below = [f"{' '.join(e.leading)}: {e.note}" for _, entries in groups for e in entries if e.note]
     rows = tuple(Group(heading, tuple(map(row, entries))) for heading, entries in groups)
-    block = Block(title, columns, rows, notes=(*notes, *missing))
+    block = Block(title, columns, rows, notes=(*notes, *below))
     return block.marked() if marks else block
 
 

@@ -1,7 +1,7 @@
 """The judges, by name. Importing this loads none of them; building one imports its file, scoring its package.
 
 A name is `metric[:judge][?model=PATH_OR_HUB_ID]`: `pesq`, `wer:moonshine`, `spk-sim:onnx?model=speaker.onnx`. Without
-a judge stands the paper's. Models are also found by their known names in the folder that the environment variable
+a judge, the paper's is used. Models are also found by their known names in the folder that the environment variable
 DTM_METRIC_MODELS points to.
 """
 

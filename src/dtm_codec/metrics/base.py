@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from ..errors import ModelError
 from ..specs import Spec
+from ..speech.audio import Samples
 
-Samples = npt.NDArray[np.float32]
 Value = TypeVar("Value")
 
 SAMPLE_RATE = 16_000

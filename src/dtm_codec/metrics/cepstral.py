@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from ..errors import AudioError
 from ..specs import Spec
+from ..speech.audio import Samples
 from ..system.optional import import_optional, package_version
-from .base import Last, Metric, Sample, Samples, Score
+from .base import Last, Metric, Sample, Score
 from .speaker import log_mel_filterbank
 
 COEFFICIENTS = 24

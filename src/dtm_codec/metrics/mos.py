@@ -14,9 +14,10 @@ import numpy as np
 
 from ..errors import ModelError
 from ..specs import Spec
+from ..speech.audio import Samples
 from ..system.files import fingerprint
 from ..system.optional import import_optional, package_version
-from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, local_model
+from .base import SAMPLE_RATE, Last, Metric, Sample, Score, local_model
 
 
 class UTMOS(Metric):

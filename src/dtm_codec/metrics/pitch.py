@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import AudioError
+from ..speech.audio import Samples
 from ..system.optional import import_optional, package_version
-from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score
+from .base import SAMPLE_RATE, Last, Metric, Sample, Score
 
 STEP_S = 0.01
 FLOOR_HZ, CEILING_HZ = 60.0, 500.0

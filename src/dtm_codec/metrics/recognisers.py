@@ -11,9 +11,10 @@ import numpy as np
 
 from ..errors import ModelError
 from ..specs import Spec
+from ..speech.audio import Samples
 from ..system.files import fingerprint
 from ..system.optional import import_optional, package_version
-from .base import SAMPLE_RATE, Last, Samples, find_model, hub_or_local
+from .base import SAMPLE_RATE, Last, find_model, hub_or_local
 from .onnx import one_thread_session
 
 

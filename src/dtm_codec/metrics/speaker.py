@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from ..errors import AudioError, ModelError
 from ..specs import Spec
+from ..speech.audio import Samples
 from ..system.files import fingerprint
 from ..system.optional import import_optional, package_version
-from .base import SAMPLE_RATE, Last, Metric, Sample, Samples, Score, find_model, hub_or_local
+from .base import SAMPLE_RATE, Last, Metric, Sample, Score, find_model, hub_or_local
 from .onnx import one_thread_session
 
 Embedder = Callable[[Samples], npt.NDArray[np.float32]]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import AudioError
 from .audio import UNKNOWN_SIZE, Samples, as_mono, check_sample_rate
+from .pcm import to_pcm
 from .raw import MAX_CHANNELS, RawFormat
 
 BLOCK_BYTES = 1 << 16
@@ -107,5 +108,4 @@ def wav_header(sample_rate: int) -> bytes:
 
 def pcm_bytes(samples: Samples) -> bytes:
     """Little-endian 16-bit samples; beyond full scale they are clipped."""
-    data: bytes = np.clip(np.round(samples * 32768), -32768, 32767).astype("<i2").tobytes()
-    return data
+    return to_pcm(samples).tobytes()

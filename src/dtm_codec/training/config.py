@@ -74,8 +74,8 @@ class OptimizerConfig(Validated):
         allowed = f"> warmup_steps = {self.warmup_steps} and decay_start = {self.decay_start}"
         require(self.decay_steps > self._falls_from, "optimizer.decay_steps", self.decay_steps, allowed)
         valid = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
-        require(valid, "optimizer.betas", list(self.betas), "two numbers in 0 ... 1")
-        require(0 <= self.weight_decay < 1, "optimizer.weight_decay", self.weight_decay, "0 ... 1")
+        require(valid, "optimizer.betas", list(self.betas), "two numbers, 0 <= beta < 1")
+        require(0 <= self.weight_decay < 1, "optimizer.weight_decay", self.weight_decay, "0 <= weight_decay < 1")
 
     def lr_at(self, step: int) -> float:
         """Learning rate of that step, counted from 0."""
@@ -199,7 +199,7 @@ class ControllerConfig(Validated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.momentum < 1, "controller.momentum", self.momentum, "0 ... 1")
+        require(0 <= self.momentum < 1, "controller.momentum", self.momentum, "0 <= momentum < 1")
         require(self.eta0 >= 0, "controller.eta0", self.eta0, ">= 0")
         require(self.decay_steps > 0, "controller.decay_steps", self.decay_steps, "> 0")
         require(self.every >= 1, "controller.every", self.every, ">= 1")
@@ -281,7 +281,7 @@ class TrainConfig(Validated):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 <= self.seed < 1 << 32, "seed", self.seed, "0 ... 4294967295")
-        require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "0 ... 1")
+        require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "0 <= ema_decay < 1")
         require(self.revive_after >= 0, "revive_after", self.revive_after, ">= 0")
         require(self.quantize_from >= 0, "quantize_from", self.quantize_from, ">= 0")
         positive = ("max_steps", "num_nodes", "log_every", "checkpoint_every", "keep_every", "dev_every")

@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset
 from ..errors import AudioError, DataError, DTMCodecError
 from ..speech.audio import Samples
 from ..speech.folders import read_set
+from ..speech.pcm import to_pcm
 from ..speech.utterance import Utterance
 from .config import DataConfig
 
@@ -75,8 +76,8 @@ class InMemory:
 
     def __init__(self, utterances: Sequence[Utterance], sample_rate: int) -> None:
         def decode(utterance: Utterance) -> npt.NDArray[np.int16]:
-            samples, _ = unless_broken(lambda: utterance.read(sample_rate)) or (np.zeros(0), 0)
-            return np.clip(np.rint(samples * 32768), -32768, 32767).astype(np.int16)
+            samples, _ = unless_broken(lambda: utterance.read(sample_rate)) or (np.zeros(0, np.float32), 0)
+            return to_pcm(samples)
 
         with ThreadPoolExecutor() as pool:
             decoded = list(pool.map(decode, utterances))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MARGIN = 1.5
-"""What the end of a run takes may be so many times what it took before: other programs use the machine too."""
+"""Safety factor on the measured end of a run: other programs use the machine too."""
 
 STATISTICS_SHARE, STATISTICS_MAX_S = 0.05, 300.0
 """Token statistics get this share of a timed run, and not more than this."""

@@ -20,6 +20,9 @@ from .data import find_utterances
 LONGEST_SECONDS = 10.0
 """Utterances are cut here: dev scores are to be had often."""
 
+HEARD = 4
+"""Utterances that are written to be listened to."""
+
 
 @dataclass(frozen=True)
 class DevResult:
@@ -38,7 +41,7 @@ def load_dev_set(source: str, count: int, sample_rate: int) -> list[Samples]:
     return [utterances[i].read(sample_rate, length=limit)[0] for i in chosen]
 
 
-def evaluate(codec: DTMCodec, originals: Sequence[Samples], metrics: Sequence[Metric], samples: int = 4) -> DevResult:
+def evaluate(codec: DTMCodec, originals: Sequence[Samples], metrics: Sequence[Metric]) -> DevResult:
     """Encode and decode every utterance; mean of each metric, and what the mask does."""
     rate = codec.config.sample_rate
     encoded = [codec.encode(original, rate) for original in originals]
@@ -50,7 +53,7 @@ def evaluate(codec: DTMCodec, originals: Sequence[Samples], metrics: Sequence[Me
     means = {f"dev/{metric.name}": _mean(metric, judged) for metric in metrics}
     scores = {name: value for name, value in means.items() if value is not None}
     pairs = list(zip(originals, decoded, strict=True))
-    return DevResult(scores | mask_figures(encoded, originals), pairs[:samples])
+    return DevResult(scores | mask_figures(encoded, originals), pairs[:HEARD])
 
 
 def _mean(metric: Metric, judged: Sequence[Sample]) -> float | None:

@@ -16,7 +16,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from .config import DiscriminatorConfig
 
 LOUDNESS = 10.0
-"""Factor that brings speech to a variance of about 1: what begins small is learned from slowly."""
+"""Brings speech to a variance of about 1; networks learn slowly from small inputs."""
 
 
 class Judgement(NamedTuple):

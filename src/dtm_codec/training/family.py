@@ -7,6 +7,7 @@ end with a checkpoint, and the same command goes on from there.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -23,12 +24,11 @@ from typing import Literal
 
 from .. import validation
 from ..errors import ConfigError, DTMCodecError
-from ..models.hub import WEIGHTS_FILE
 from ..validation import Validated, require
 from . import checkpoints
 from .config import TrainConfig, load_config
 from .logs import METRICS_FILE, read_metrics
-from .run import train
+from .run import is_exported, train
 
 LOG_FILE = "train.log"
 POLL_SECONDS = 1.0
@@ -76,16 +76,17 @@ class FamilyRun:
     def look(self) -> None:
         """Take progress from what the run has written."""
         lines = [line for line in read_metrics(self.folder / METRICS_FILE) if "audio_per_second" in line]
-        last = checkpoints.latest(self.folder)
-        self.steps = max(lines[-1]["step"] if lines else 0, checkpoints.step_of(last) if last else 0)
+        self.steps = max(lines[-1]["step"] if lines else 0, self._saved_steps())
         if lines:
             batch_seconds = self.config.data.batch_size * self.config.data.crop_seconds
             self.seconds_a_step = batch_seconds / lines[-1]["audio_per_second"]
 
     def is_done(self) -> bool:
-        last = checkpoints.latest(self.folder)
-        exported = (self.folder / "export" / WEIGHTS_FILE).is_file()
-        return exported and last is not None and checkpoints.step_of(last) >= self.config.max_steps
+        return self._saved_steps() >= self.config.max_steps and is_exported(self.folder)
+
+    def _saved_steps(self) -> int:
+        """Steps of the last checkpoint. A published one has no number of steps in its name; the run will resume it."""
+        return max(map(checkpoints.step_of, checkpoints.list_checkpoints(self.folder)), default=0)
 
 
 def find_family(name: str) -> Path:
@@ -104,7 +105,7 @@ def plan(family: Path, folder: Path, settings: Sequence[str] = ()) -> list[Famil
     for member in described.runs:
         common = [*described.settings, *settings]
         if member.after is not None:
-            common.append(f"init_from={folder / member.after}")
+            common.append(f"init_from={json.dumps(str(folder / member.after))}")
         for number, seed in enumerate(member.seeds or (None,)):
             chosen = common if seed is None else [*common, f"seed={seed}"]
             config = load_config(family.parent / member.config, chosen)

@@ -73,6 +73,8 @@ def write_shards(
     """
     webdataset = import_optional("webdataset", "train")
     target = Path(folder)
+    if next(target.glob("*.tar"), None) is not None:  # those that are not overwritten would be trained on too
+        raise DataError(f"{target} holds .tar files already; allowed: a folder without any")
     target.mkdir(parents=True, exist_ok=True)
     utterances = list(read_manifest(Path(manifest)))
     with webdataset.ShardWriter(str(target / "%06d.tar"), maxcount=per_shard, verbose=0) as writer:

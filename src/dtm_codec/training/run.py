@@ -84,6 +84,12 @@ def train(config: TrainConfig, out: str | Path, *, resume: bool = False, max_min
         return Run(trainer, folder, deadline).until(config.max_steps)
 
 
+def is_exported(folder: Path) -> bool:
+    """Whether a run's export is of its last checkpoint."""
+    last, written_last = checkpoints.latest(folder), folder / EXPORT / CONFIG_FILE
+    return last is not None and written_last.exists() and written_last.stat().st_mtime >= last.stat().st_mtime
+
+
 @contextmanager
 def _in_use(folder: Path, fabric: Any) -> Iterator[None]:
     """The first process has the folder for all of the run's. If it cannot have it, all of them say why."""
@@ -217,16 +223,11 @@ class Run:
                 codec.save_pretrained(self.folder / EXPORT)
         self.fabric.barrier()
 
-    def _is_exported(self) -> bool:
-        """Whether the export is of the last checkpoint."""
-        last, written_last = checkpoints.latest(self.folder), self.folder / EXPORT / CONFIG_FILE
-        return last is not None and written_last.exists() and written_last.stat().st_mtime >= last.stat().st_mtime
-
     def _unfinished(self, run_log: RunLog, is_last: bool) -> tuple[bool, bool]:
         """Whether the checkpoint that was resumed lacks its export, and its scores."""
         step = self.trainer.step
         due = bool(self._dev_set) and step > 0 and (is_last or step % self.config.dev_every == 0)
-        return is_last and not self._is_exported(), due and not run_log.has(step, "dev/keep_ratio")
+        return is_last and not is_exported(self.folder), due and not run_log.has(step, "dev/keep_ratio")
 
     def _add_statistics(self, codec: DTMCodec, run_log: RunLog, minutes: float) -> None:
         """Token statistics of the training speech, for compact files, as far as there is time for them."""
@@ -270,11 +271,11 @@ class Run:
 
 
 class Speedometer:
-    """Seconds of audio per second, over the last steps."""
+    """Seconds of audio per second, over the last 20 steps."""
 
-    def __init__(self, seconds_a_step: float, steps: int = 20) -> None:
+    def __init__(self, seconds_a_step: float) -> None:
         self._seconds = seconds_a_step
-        self._times = deque([time.monotonic()], maxlen=steps + 1)
+        self._times = deque([time.monotonic()], maxlen=21)
 
     def tick(self) -> float:
         self._times.append(time.monotonic())

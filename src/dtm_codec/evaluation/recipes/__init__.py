@@ -15,6 +15,7 @@ from typing import Literal
 
 from ... import validation
 from ...errors import ConfigError
+from ...specs import Spec
 from ...validation import Validated
 from ..paper import tables
 
@@ -33,7 +34,7 @@ ORDER = (
 )
 """In the order of the paper."""
 BEYOND = ("losses", "thinning")
-"""What the paper has not; not among `all`."""
+"""Not in the paper, so not part of `all`."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class Recipe:
     swap_into: tuple[str, ...] = ()
     sets: tuple[ProbeSet, ...] = ()
     rows: tuple[RecipeRow, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows if self.kind == "probing" else ():
+            if row.system and Spec.parse(row.system).kind != "dtm":
+                raise ConfigError(f"system = {row.system!r} in a probing recipe; allowed: a model, or dtm:MODEL")
 
 
 def load(name: str) -> Recipe:

@@ -19,7 +19,8 @@ from ..paper import reference_block
 from ..rendering import write
 from ..runner import Progress, evaluate
 from ..summary import Summary
-from ..tables import Block, Cell, Column, Entry, grouped, systems_block
+from ..systems.plain import UNCODED_SERIES
+from ..tables import NOT_CODED, Block, Cell, Column, Entry, grouped, systems_block
 from . import Recipe, RecipeRow
 from .extras import COLUMNS, Extras
 from .pairs import Change, changes, pairs_block
@@ -33,7 +34,7 @@ BANDS = {
 """Lowest bps of each band of the paper's main table; 2 % aside, for rates that are met on average."""
 JUDGED = ("systems", "pairs", "figure")
 """Kinds of recipes that need a test set."""
-NOT_CODED, NOT_THERE = "Not coded", "Not at hand"
+NOT_THERE = "Not at hand"
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class RecipeRunner:
 def _band(entry: Entry) -> str:
     if entry.system is None or entry.system.bps is None:
         return NOT_THERE
-    if entry.system.series in ("Reference", "Low-pass anchor"):
+    if entry.system.series in UNCODED_SERIES:
         return NOT_CODED
     total = entry.system.bps.total
     return next(title for lowest, title in BANDS.items() if total >= lowest)

@@ -8,7 +8,7 @@ from ...errors import ConfigError
 from ...specs import Spec
 from .base import Coded, System
 
-__all__ = ["Coded", "System", "build", "known"]
+__all__ = ["Coded", "System", "build"]
 
 _SYSTEMS = {
     "dtm": "ours:DTM",
@@ -28,10 +28,6 @@ _SYSTEMS = {
     "snac": "neural:SNAC",
     "xcodec": "neural:XCodec",
 }
-
-
-def known() -> list[str]:
-    return list(_SYSTEMS)
 
 
 def build(text: str, device: str = "cpu") -> System:

@@ -16,8 +16,9 @@ from ...errors import ConfigError
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec
-from ...speech.audio import resample
-from .base import Coded, Samples, System, fit, to_pcm
+from ...speech.audio import Samples, resample
+from ...speech.pcm import to_pcm
+from .base import Coded, System, fit
 from .programs import ProgramError
 
 _MODES = {

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-
-Samples = npt.NDArray[np.float32]
+from ...speech.audio import Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +114,3 @@ def fit(audio: Samples, num_samples: int, delay: int = 0) -> Samples:
     """Cut the first `delay` samples, then cut or pad to `num_samples`."""
     audio = np.asarray(audio, np.float32)[delay : delay + num_samples]
     return np.pad(audio, (0, num_samples - audio.size))
-
-
-def to_pcm(audio: Samples) -> npt.NDArray[np.int16]:
-    return np.clip(np.round(audio * 32768), -32768, 32767).astype(np.int16)
-
-
-def from_pcm(data: bytes) -> Samples:
-    return np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(32768)

@@ -17,10 +17,10 @@ from ...errors import AudioError, ConfigError
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec, positive_number
-from ...speech.audio import read_audio, write_audio
+from ...speech.audio import Samples, read_audio, write_audio
 from ...speech.matching import Matching, listed, match
 from ...system.files import fingerprint
-from .base import Coded, Samples, System, fit
+from .base import Coded, System, fit
 from .programs import ProgramError
 
 TOLERANCE_S = 0.5

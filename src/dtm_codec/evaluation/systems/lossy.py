@@ -27,8 +27,9 @@ from ...live.losses import draw_losses
 from ...live.packets import Packet, StreamFormat
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec, positive_number
-from ...speech.audio import resample
-from .base import Coded, Samples, System, fit, from_pcm
+from ...speech.audio import Samples, resample
+from ...speech.pcm import from_pcm
+from .base import Coded, System, fit
 from .ours import DTM
 from .programs import Codec2, Opus, ProgramError, ogg_packets, run
 

@@ -19,13 +19,14 @@ from ...backends import check_device
 from ...errors import ConfigError, DTMCodecError, ModelError
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
-from ...specs import Spec, positive_number
-from ...speech.audio import resample
+from ...specs import Spec, positive_number, whole_number
+from ...speech.audio import Samples, resample
 from ...system.files import fingerprint
 from ...system.optional import import_optional
-from .base import Coded, Samples, System, fit
+from .base import Coded, System, fit
 
 RANDOM = "random"
+CODEBOOKS = "codebooks"
 
 
 class NeuralCodec(System):
@@ -41,7 +42,8 @@ class NeuralCodec(System):
         spec.allow_options(("model",))
         self.model = spec.options.get("model", self.hub_id)
         self.device = "cpu"
-        self.value = value = positive_number(spec.argument or f"{self.default:g}", f"{spec.kind}: {self.setting}")
+        text, where = spec.argument or f"{self.default:g}", f"{spec.kind}: {self.setting}"
+        self.value = value = whole_number(text, where, 1) if self.setting == CODEBOOKS else positive_number(text, where)
         self.name = f"{spec.kind}:{value:g}" + (f"?model={self.model}" if "model" in spec.options else "")
         self.series = self.kind + (" (random weights)" if self.model == RANDOM else "")
         self.title = f"{self.kind} {value:g} {self.setting}" + (" (random weights)" if self.model == RANDOM else "")
@@ -77,7 +79,8 @@ class NeuralCodec(System):
         except DTMCodecError:  # a package that is missing, by name
             raise
         except (OSError, ValueError):  # what the hub client and the loaders raise
-            raise ModelError(f"no weights {self.model!r} on disk or hub; give {self.name}?model=FOLDER") from None
+            plain = self.name.partition("?")[0]
+            raise ModelError(f"no weights {self.model!r} on disk or hub; give {plain}?model=FOLDER") from None
         return network.eval().requires_grad_(False).to(self.device)
 
     @abstractmethod
@@ -132,6 +135,12 @@ class _TransformersCodec(NeuralCodec):
     def pretrained(self) -> Any:
         return getattr(import_optional("transformers"), self.model_class).from_pretrained(self.model)
 
+    def codebooks(self, there: int) -> int:
+        """How many of a network's codebooks are asked for."""
+        if self.value > there:
+            raise ConfigError(f"{self.name}; allowed: 1 ... {there} codebooks")
+        return int(self.value)
+
 
 class EnCodec(_TransformersCodec):
     """EnCodec, 24 kHz (Défossez 2022)."""
@@ -154,7 +163,7 @@ class EnCodec(_TransformersCodec):
 class DAC(_TransformersCodec):
     """Descript Audio Codec, 16 kHz (Kumar 2023); the argument is the number of codebooks."""
 
-    kind, hub_id, setting, default = "DAC", "descript/dac_16khz", "codebooks", 12
+    kind, hub_id, setting, default = "DAC", "descript/dac_16khz", CODEBOOKS, 12
     model_class, config_class = "DacModel", "DacConfig"
     published: ClassVar[dict[str, Any]] = {
         "downsampling_ratios": [2, 4, 5, 8],
@@ -165,7 +174,8 @@ class DAC(_TransformersCodec):
     def codes(self, audio: Tensor) -> list[Tensor]:
         """Whole hops, the first codebooks."""
         padded = torch.nn.functional.pad(audio, (0, -audio.shape[-1] % self.network.config.hop_length))
-        return [self.network.encode(padded, n_quantizers=round(self.value)).audio_codes]
+        wanted = self.codebooks(self.network.config.n_codebooks)
+        return [self.network.encode(padded, n_quantizers=wanted).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
         output: Tensor = self.network.decode(audio_codes=codes[0]).audio_values
@@ -175,12 +185,13 @@ class DAC(_TransformersCodec):
 class Mimi(_TransformersCodec):
     """Mimi, 24 kHz, 12.5 Hz (Défossez 2024); the argument is the number of codebooks."""
 
-    kind, hub_id, setting, default = "Mimi", "kyutai/mimi", "codebooks", 8
+    kind, hub_id, setting, default = "Mimi", "kyutai/mimi", CODEBOOKS, 8
     model_class, config_class = "MimiModel", "MimiConfig"
     published: ClassVar[dict[str, Any]] = {"frame_rate": 12.5}
 
     def codes(self, audio: Tensor) -> list[Tensor]:
-        return [self.network.encode(audio, num_quantizers=round(self.value)).audio_codes]
+        wanted = self.codebooks(self.network.config.num_quantizers)
+        return [self.network.encode(audio, num_quantizers=wanted).audio_codes]
 
     def audio(self, codes: list[Tensor]) -> Tensor:
         output: Tensor = self.network.decode(codes[0]).audio_values

@@ -23,9 +23,9 @@ from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_
 from ...rate.request import RateRequest
 from ...selectors import build
 from ...specs import Spec, positive_number, whole_number
-from ...speech.audio import resample
+from ...speech.audio import Samples, resample
 from ..data import read_data
-from .base import Coded, Samples, System, fit
+from .base import Coded, System, fit
 
 _RATES = {"bitrate": "{:g} bps", "token_rate": "{:g} Hz", "tau": "tau {:g}"}
 _SELECTOR = ("selector", "s_max", "features")

@@ -12,18 +12,22 @@ import shutil
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...errors import ConfigError, DTMCodecError
-from ...layout import Bits
+from ...bitstream.container import inspect
+from ...errors import ConfigError
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec, positive_number, whole_number
+from ...speech.audio import Samples
 from ...system.optional import import_optional
-from .base import Coded, Samples, System, fit, peak_mb
+from .base import Coded, System, fit, peak_mb
+from .programs import ProgramError
 
 PATIENCE_S = 600
 """For one answer of the page."""
@@ -58,8 +62,8 @@ return (await ask("open", { ...page, threads })).threads;
 _ENCODE = """
 const [samples, bitrate] = arguments;
 const argument = { clip: clips++, samples: new Float32Array(toBytes(samples).buffer), bitrate };
-const { dtm, codes, mask, layout, ms } = await ask("encode", argument);
-return [toText(dtm), codes.length, mask.length, layout.tokenBits, ms.encode];
+const { dtm, ms } = await ask("encode", argument);
+return [toText(dtm), ms.encode];
 """
 
 _DECODE = """
@@ -75,9 +79,7 @@ class Page(System):
             raise ConfigError("page: which model? allowed: page:NAME or page:FOLDER, with ?bitrate=BPS and &threads=N")
         self.model, self.name = spec.argument, spec.text
         self.bitrate = positive_number(spec.options.get("bitrate", "800"), f"{spec.name}: bitrate")
-        self.threads = whole_number(spec.options.get("threads", "1"), f"{spec.name}: threads")
-        if not self.threads:
-            raise ConfigError(f"{spec.name}: threads = 0; allowed: 1 or more")
+        self.threads = whole_number(spec.options.get("threads", "1"), f"{spec.name}: threads", 1)
         threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
         self.title = f"DTM-Codec {self.model} in Chromium, {self.bitrate:g} bps, {threads}"
         self.series = f"DTM-Codec {self.model} in Chromium"
@@ -101,10 +103,12 @@ class Page(System):
 
     def encode(self, audio: Samples) -> Coded:
         samples = base64.b64encode(audio.astype("<f4").tobytes()).decode()
-        dtm, tokens, steps, token_bits, ms = self._browser.run(_ENCODE, samples, self.bitrate)
+        dtm, ms = self._browser.run(_ENCODE, samples, self.bitrate)
         self._spent += ms / 1000
         payload = base64.b64decode(dtm)
-        return Coded(payload, audio.size, Bits(tokens * token_bits, steps), None)
+        info = inspect(payload)
+        bits = info.layout.bits(info.tokens, info.steps)
+        return Coded(payload, audio.size, bits, info.mask_bits + info.token_bits_written)
 
     def decode(self, coded: Coded) -> Samples:
         samples, ms = self._browser.run(_DECODE, base64.b64encode(coded.payload).decode())
@@ -138,11 +142,12 @@ class _Browser:
         url = server.stdout.readline().rpartition(" ")[2].strip()
         if not url:
             said = server.stderr.read().strip().splitlines()
-            raise DTMCodecError(said[-1] if said else f"page:{model}: the server ended")
-        self._driver = webdriver.Chrome(options=options, service=service.Service(driver))
-        weakref.finalize(self, self._driver.quit)
-        self._driver.set_script_timeout(PATIENCE_S)
-        self._driver.get(f"{url}page.json")
+            raise ProgramError(said[-1] if said else f"page:{model}: the server ended")
+        with _one_line_errors():
+            self._driver = webdriver.Chrome(options=options, service=service.Service(driver))
+            weakref.finalize(self, self._driver.quit)
+            self._driver.set_script_timeout(PATIENCE_S)
+            self._driver.get(f"{url}page.json")
         self.about: dict[str, Any] = json.loads(self.run('return await (await fetch("page.json")).text();'))
         got = self.run(_OPEN, threads)
         if got != threads:
@@ -155,9 +160,10 @@ class _Browser:
             f"(async function () {{ {code} }}).apply(null, [...arguments].slice(0, -1))"
             ".then((value) => done({ value }), (error) => done({ error: String(error) }));"
         )
-        answer: dict[str, Any] = self._driver.execute_async_script(wrapped, *arguments)
+        with _one_line_errors():
+            answer: dict[str, Any] = self._driver.execute_async_script(wrapped, *arguments)
         if "error" in answer:
-            raise DTMCodecError(f"the page says: {answer['error']}")
+            raise ProgramError(f"the page says: {answer['error']}")
         return answer["value"]
 
     def processes(self) -> list[int]:
@@ -166,6 +172,17 @@ class _Browser:
         for pid in found:
             found += children.get(pid, ())
         return found
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """A browser that does not start, ends or does not answer."""
+    exceptions = import_optional("selenium.common.exceptions", "dev")
+    try:
+        yield
+    except exceptions.WebDriverException as error:
+        said = next(iter((error.msg or "").splitlines()), "") or type(error).__name__
+        raise ProgramError(f"page: Chromium failed: {said}") from None
 
 
 def _children() -> dict[int, list[int]]:
@@ -187,5 +204,5 @@ def _end(server: subprocess.Popen[str]) -> None:
 def _found(*names: str) -> str:
     path = next((path for name in names if (path := shutil.which(name))), None)
     if path is None:
-        raise DTMCodecError(f"page: needs {names[0]}, which is not installed")
+        raise ProgramError(f"page: needs {names[0]}, which is not installed")
     return path

@@ -8,15 +8,19 @@ from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec, positive_number
 from ...speech.anchor import low_pass
-from .base import Coded, Samples, System
+from ...speech.audio import Samples
+from .base import Coded, System
 
 PCM_BITS = 16
+
+UNCODED_SERIES = ("Reference", "Low-pass anchor")
+"""They have no rate to speak of, and are not marked as best."""
 
 
 class Identity(System):
     """The reference as it is: what each metric gives at best, and the WER of the recogniser itself."""
 
-    title = series = "Reference"
+    title = series = UNCODED_SERIES[0]
 
     def __init__(self, spec: Spec) -> None:
         spec.allow_options(())
@@ -38,7 +42,7 @@ class Identity(System):
 class LowPass(Identity):
     """`lowpass[:HZ]`: the 3.5 kHz anchor of ITU-R BS.1534 and the paper's listening test, linear phase."""
 
-    series = "Low-pass anchor"
+    series = UNCODED_SERIES[1]
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)

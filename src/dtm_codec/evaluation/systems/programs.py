@@ -19,8 +19,9 @@ from ...errors import ConfigError, DTMCodecError
 from ...layout import Bits
 from ...metrics.base import SAMPLE_RATE
 from ...specs import Spec, positive_number
-from ...speech.audio import resample
-from .base import Coded, Samples, System, fit, from_pcm, to_pcm
+from ...speech.audio import Samples, resample
+from ...speech.pcm import from_pcm, to_pcm
+from .base import Coded, System, fit
 
 
 class ProgramError(DTMCodecError):

@@ -26,7 +26,7 @@ _LISTEN = (
 )
 
 
-def page(report: Report, folder: Path) -> str:
+def html_report(report: Report, folder: Path) -> str:
     """folder: where the figures are."""
     contents = "".join(
         f'<li><a href="#s{number}">{html.escape(section.title)}</a></li>'
