@@ -36,7 +36,7 @@ def main() -> None:
     )
     print(markdown_table(run_block(summary)))
     totals = {name: system.bps.total for name, system in summary.systems.items() if system.bps}
-    if max(totals.values()) > (1 + MATCHED) * min(totals.values()):
+    if totals and max(totals.values()) > (1 + MATCHED) * min(totals.values()):
         rates = ", ".join(f"{name} {total:.0f} bps" for name, total in totals.items())
         raise SystemExit(f"not matched: {rates}; allowed: within {MATCHED:.0%} of each other")
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import typer.main
 
-import dtm_codec
 from dtm_codec.cli import app
 from dtm_codec.corpus import tokenize
 from dtm_codec.speech.audio import read_audio, sample_path
@@ -36,6 +35,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_modules_that_the_architecture_names_exist() -> None:
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/architecture.md").read_text())
     assert [name for name in named if not any((ROOT / p / name).exists() for p in ("", "src/dtm_codec"))] == []
+
+
+@pages
+def test_scripts_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"\b(?:benchmarks|examples)/\w+\.py", page.read_text())
+    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 def commands(text: str) -> list[list[str]]:
@@ -69,7 +74,7 @@ def test_the_lines_of_python_in_the_readme_run() -> None:
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
     audio, sample_rate = read_audio(sample_path())
-    names: dict[str, Any] = {"dtm_codec": dtm_codec, "audio": audio, "sample_rate": sample_rate}
+    names: dict[str, Any] = {"audio": audio, "sample_rate": sample_rate}
     exec(code[1], names)
     assert names["audio"].shape == audio.shape
     assert names["encoded"].bits.total / names["encoded"].duration_s == pytest.approx(800, rel=0.01)

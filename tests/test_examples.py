@@ -44,6 +44,13 @@ def test_rates_that_do_not_match_are_refused(tmp_path: Path) -> None:
     assert "not matched: identity 256000 bps" in done.stderr
 
 
+def test_systems_of_unknown_rates_are_compared_all_the_same(tmp_path: Path) -> None:
+    folder = f"folder:{sample_path().parent}"
+    done = run(tmp_path, "compare_codecs.py", f"{folder}?name=A", f"{folder}?name=B", "--metrics", "stoi")
+    assert done.returncode == 0, done.stderr
+    assert "| A | – |" in done.stdout
+
+
 def test_a_corpus_becomes_tensors_and_speech_again(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     done = run(tmp_path, "speech_language_model.py")

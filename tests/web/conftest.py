@@ -66,7 +66,7 @@ def demo_client(codec: DTMCodec, client: Callable[[Any], TestClient]) -> TestCli
     from dtm_codec.web.app import create_app
     from dtm_codec.web.demo import Demo
 
-    return client(create_app(Demo(codec, "tiny", max_seconds=5)))
+    return client(create_app(Demo(codec, max_seconds=5)))
 
 
 @pytest.fixture

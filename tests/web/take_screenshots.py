@@ -38,7 +38,7 @@ SYSTEMS = {"VFR 800 bps": 0.1, "FFR 800 bps": 0.3, "VFR 400 bps": 0.7, "FFR 400 
 
 
 def demo(page: Page, model: str, out: Path) -> None:
-    with served(create_app(Demo(DTMCodec.from_pretrained(model), model, others=other_codecs()))) as url:
+    with served(create_app(Demo(DTMCodec.from_pretrained(model), others=other_codecs()))) as url:
         for name, (width, height, scale) in (SIZES | {"desktop": LAPTOP}).items():
             page.resize(width, height, scale=scale)
             page.open(url)
@@ -84,7 +84,7 @@ def live(out: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         microphone = Path(temporary) / "speech.wav"
         write_audio(microphone, np.tile(read_audio(sample_path())[0], 4), 16_000)
-        with browser(microphone=microphone) as page, served(create_app(Demo(codec, "tiny"))) as url:
+        with browser(microphone=microphone) as page, served(create_app(Demo(codec))) as url:
             for name, (width, height, scale) in (SIZES | {"desktop": LAPTOP}).items():
                 page.resize(width, height, scale=scale)
                 page.open("about:blank")

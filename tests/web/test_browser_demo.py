@@ -42,7 +42,7 @@ def page(tmp_path_factory, downloads: Path, speech) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def demo_url(codec: DTMCodec) -> Iterator[str]:
-    with served(create_app(Demo(codec, "tiny"))) as url:
+    with served(create_app(Demo(codec))) as url:
         yield url
 
 
@@ -147,7 +147,7 @@ def test_what_words_mean_is_one_click_away(demo: Page):
 
 def test_the_rates_of_training_are_marked(page: Page, codec: DTMCodec, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(codec, "trained_bitrates", (400.0, 1000.0))
-    with served(create_app(Demo(codec, "tiny"))) as url:
+    with served(create_app(Demo(codec))) as url:
         page.open(url)
         page.until(lambda: page.text("bitrate-useful") == "trained at 400 – 1000", "no range")
         track = page.script("return document.getElementById('bitrate').style.getPropertyValue('--track')")
@@ -159,7 +159,7 @@ def test_another_codec_is_chosen_and_heard(page: Page, codec: DTMCodec):
     def noise(audio: np.ndarray, _: int) -> Heard:
         return Heard(np.random.default_rng(0).uniform(-0.1, 0.1, audio.size).astype(np.float32), 6000)
 
-    with served(create_app(Demo(codec, "tiny", others={"noise": OtherCodec("Noise 1", noise)}))) as url:
+    with served(create_app(Demo(codec, others={"noise": OtherCodec("Noise 1", noise)}))) as url:
         page.open(url)
         page.until(lambda: page["download"].is_enabled(), "nothing was encoded")
         assert not page["hear-other"].is_displayed()

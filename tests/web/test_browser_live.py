@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,7 +18,13 @@ from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo
 
 EAR = """
-window.heard = { seconds: 0, peak: 0 };
+window.heard = { seconds: 0, peak: 0, spoken: 0 };
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (data) {
+  if (data instanceof ArrayBuffer) heard.spoken += data.byteLength / 2 / heard.rate;
+  else heard.rate = JSON.parse(data).sample_rate ?? heard.rate;
+  return send.call(this, data);
+};
 const start = AudioBufferSourceNode.prototype.start;
 AudioBufferSourceNode.prototype.start = function (...when) {
   heard.seconds += this.buffer.duration;
@@ -37,7 +44,7 @@ def page(tmp_path_factory, speech) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def url(live_codec: DTMCodec) -> Iterator[str]:
-    with served(create_app(Demo(live_codec, "live"))) as url:
+    with served(create_app(Demo(live_codec))) as url:
         yield url
 
 
@@ -64,12 +71,34 @@ def test_speech_goes_out_and_comes_back(page: Page, url: str):
     assert page.text("call-loss-value") == "30"
     page.until(lambda: page.number("call-lost") > 3, "nothing is lost")
 
+    assert page["call-loss"].get_attribute("max") == "50"
+    page["call-loss"].send_keys(Keys.HOME)
+    packets = page.number("call-packets")
+    page.until(lambda: page.number("call-packets") > packets + 5, "no more packets")
     page["call"].click()
     page.until(lambda: page.text("call").strip() == "Speak", "it goes on after Stop")
+    assert page.script("return heard.seconds") == pytest.approx(page.script("return heard.spoken"), abs=0.01)
     sent = page.text("call-packets")
     page.promise("await new Promise((resolve) => setTimeout(resolve, 300));")
     assert page.text("call-packets") == sent, "it goes on after Stop"
     assert page.complaints() == []
+
+
+def test_an_end_that_does_not_come_can_be_cut_off(page: Page, url: str, monkeypatch: pytest.MonkeyPatch):
+    enough = threading.Event()
+    monkeypatch.setattr(live.Call, "finish", lambda call: enough.wait(60) and [])
+    page.open("about:blank")
+    page.open(f"{url}/#live")
+    page.until(lambda: page["call"].is_enabled(), "no call can be made")
+    page["call"].click()
+    page.until(lambda: page.text("call-packets").isdecimal() and page.number("call-packets") > 1, "no packets")
+    page["call"].click()
+    page.until(lambda: "Stop cuts it off" in page.text("call-hint"), "nothing tells that the end is awaited")
+    assert page.text("call").strip() == "Stop"
+    page["call"].click()
+    page.until(lambda: page.text("call").strip() == "Speak", "it goes on after the second Stop")
+    assert "headphones" in page.text("call-hint")
+    enough.set()
 
 
 def test_a_call_that_the_server_ends_says_why(page: Page, url: str, monkeypatch: pytest.MonkeyPatch):
@@ -96,7 +125,7 @@ def test_the_tab_fits_a_phone_and_has_contrast(page: Page, url: str, dark: bool)
 
 def test_a_model_that_cannot_says_what_can(page: Page, codec: DTMCodec):
     page.resize(1280, 720)
-    with served(create_app(Demo(codec, "tiny"))) as url:
+    with served(create_app(Demo(codec))) as url:
         page.open(url)
         page.until(lambda: page["tab-live"].is_displayed(), "no tab")
         page["tab-live"].click()

@@ -3,6 +3,7 @@ import dataclasses
 import io
 import json
 import shutil
+import sqlite3
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import soundfile
 from fastapi.testclient import TestClient
 from web_support import ADMIN, SYSTEMS, make_prepared
 
+from dtm_codec.errors import ConfigError
 from dtm_codec.speech.audio import read_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.listening.prepared import ListeningTest
@@ -179,6 +181,23 @@ def test_one_file_has_every_rating_while_the_test_runs(running: RunningTest, tmp
     running.store.rate(listener, "utt1", "poor", 70)
     shutil.copy(running.folder / "ratings.sqlite", tmp_path / "copy.sqlite")
     assert [rating.rating for rating in Store(tmp_path / "copy.sqlite").ratings()] == [70]
+
+
+def test_a_copy_that_cannot_be_written_can_be_read(running: RunningTest, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    _, listener = running.store.add_listener("")
+    running.store.rate(listener, "utt1", "middling", 70)
+    connect = sqlite3.connect
+
+    def read_only(path, **options):
+        return connect(f"file:{path}?mode=ro", uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    copy = Store(running.folder / "ratings.sqlite")
+    assert copy.secret == running.store.secret
+    assert [rating.rating for rating in copy.ratings()] == [70]
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(ConfigError, match=r"empty\.sqlite: cannot be used as the ratings' database"):
+        Store(tmp_path / "empty.sqlite")
 
 
 def test_what_is_not_to_be_rated_is_not(listening_client: TestClient, running: RunningTest):

@@ -197,7 +197,7 @@ def test_other_sites_may_link_here_but_not_embed(demo_client: TestClient):
 
 
 def test_a_name_that_was_given_is_answered_whatever_its_case(codec, client):
-    app = create_app(Demo(codec, "tiny"), hosts=(*LOOPBACK_NAMES, "Listen.Example.org"))
+    app = create_app(Demo(codec), hosts=(*LOOPBACK_NAMES, "Listen.Example.org"))
     assert client(app).get("/", headers={"Host": "listen.example.org"}).status_code == 200
     assert_message(client(app).get("/", headers={"Host": "evil.example"}), 400)
 
@@ -217,7 +217,7 @@ def test_a_failure_nobody_foresaw_is_logged_and_not_shown(codec, monkeypatch, ca
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(Demo, "add_clip", fail)
-    client = TestClient(create_app(Demo(codec, "tiny")), base_url="http://localhost", raise_server_exceptions=False)
+    client = TestClient(create_app(Demo(codec)), base_url="http://localhost", raise_server_exceptions=False)
     with caplog.at_level(logging.ERROR):
         answer = client.post("/api/demo/clips", content=b"x")
     assert "secret" not in assert_message(answer, 500)
@@ -236,7 +236,7 @@ def connected(url: str) -> socket.socket:
 
 
 def test_a_gigabyte_is_refused_before_it_is_sent(codec):
-    with served(create_app(Demo(codec, "tiny", max_seconds=5))) as url, connected(url) as connection:
+    with served(create_app(Demo(codec, max_seconds=5))) as url, connected(url) as connection:
         started = time.perf_counter()
         connection.sendall(f"Content-Length: {GIGABYTE}\r\n\r\n".encode() + bytes(1000))
         answer = connection.recv(4096)
@@ -246,8 +246,8 @@ def test_a_gigabyte_is_refused_before_it_is_sent(codec):
 
 @pytest.mark.parametrize("path", ["/api/demo/clips", "/api/demo/clips/x/encodings", "/api/listening/ratings"])
 def test_an_endless_body_is_stopped_at_the_limit(codec, running, path: str):
-    app = create_app(Demo(codec, "tiny", max_seconds=5), running, "token")
-    limit = Demo(codec, "tiny", max_seconds=5).max_bytes
+    app = create_app(Demo(codec, max_seconds=5), running, "token")
+    limit = Demo(codec, max_seconds=5).max_bytes
     with served(app) as url:
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
@@ -264,7 +264,7 @@ def test_an_endless_body_is_stopped_at_the_limit(codec, running, path: str):
 
 
 def test_a_sender_who_hangs_up_is_no_failure(codec, caplog):
-    with caplog.at_level(logging.ERROR), served(create_app(Demo(codec, "tiny", max_seconds=5))) as url:
+    with caplog.at_level(logging.ERROR), served(create_app(Demo(codec, max_seconds=5))) as url:
         with connected(url) as connection:
             connection.sendall(b"Content-Length: 1000\r\n\r\nhalf")
         time.sleep(0.3)

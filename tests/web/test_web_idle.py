@@ -29,7 +29,7 @@ def idle_upload(url: str, path: str = "/api/demo/clips") -> socket.socket:
 
 
 def test_idle_uploads_keep_nobody_waiting(codec, speech):
-    with served(create_app(Demo(codec, "tiny"))) as url:
+    with served(create_app(Demo(codec))) as url:
         idle = [idle_upload(url) for _ in range(30)]
         time.sleep(0.3)
         for _ in range(3):
@@ -42,7 +42,7 @@ def test_idle_uploads_keep_nobody_waiting(codec, speech):
 @pytest.mark.parametrize("path", ["/api/demo/clips", "/api/listening/listeners"])
 def test_a_body_that_does_not_come_is_given_up(codec, running, monkeypatch, path: str):
     monkeypatch.setattr(guard, "SILENCE_SECONDS", 0.5)
-    with served(create_app(Demo(codec, "tiny"), running, "token")) as url:
+    with served(create_app(Demo(codec), running, "token")) as url:
         sender = idle_upload(url, path)
         sender.settimeout(10)
         answer = b"".join(iter(lambda: sender.recv(4096), b""))  # until it is closed
@@ -53,7 +53,7 @@ def test_a_body_that_does_not_come_is_given_up(codec, running, monkeypatch, path
 def test_a_body_that_drips_is_given_up(codec, monkeypatch):
     monkeypatch.setattr(guard, "GRACE_SECONDS", 1.0)
     monkeypatch.setattr(guard, "SLOWEST", 10**9)
-    with served(create_app(Demo(codec, "tiny"))) as url:
+    with served(create_app(Demo(codec))) as url:
         sender = idle_upload(url)
         sender.settimeout(0.2)
         started = time.monotonic()
@@ -68,7 +68,7 @@ def test_a_body_that_drips_is_given_up(codec, monkeypatch):
 
 def test_bodies_of_all_requests_together_are_bounded(codec, monkeypatch):
     monkeypatch.setattr(guard, "MAX_HELD_BYTES", 100_000)
-    app = create_app(Demo(codec, "tiny"))
+    app = create_app(Demo(codec))
     with served(app) as url:
         sender, host = connected(url)
         sender.sendall(f"POST /api/demo/clips HTTP/1.1\r\nHost: {host}\r\nContent-Length: 90000\r\n\r\n".encode())
@@ -87,7 +87,7 @@ def test_bodies_of_all_requests_together_are_bounded(codec, monkeypatch):
 @pytest.mark.parametrize("start", [b"", b"GET / HTT", b"GET /api/demo HTTP/1.1\r\nHost: {host}\r\n\r\n+GET / HTT"])
 def test_half_open_connections_are_closed(codec, monkeypatch, start: bytes):
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
-    with served(create_app(Demo(codec, "tiny"))) as url:
+    with served(create_app(Demo(codec))) as url:
         sender, host = connected(url)
         sender.settimeout(10)
         for part in start.replace(b"{host}", host.encode()).split(b"+"):

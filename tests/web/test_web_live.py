@@ -28,7 +28,7 @@ BLOCK = 320
 
 @pytest.fixture
 def app(live_codec: DTMCodec) -> Guard:
-    return create_app(Demo(live_codec, "live"))
+    return create_app(Demo(live_codec))
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_line_outlives_the_patience_for_requests(url: str, monkeypatch, speech
 
 
 def test_a_model_without_a_limit_says_how_to_get_one(codec: DTMCodec):
-    with served(create_app(Demo(codec, "tiny"))) as url, calling(url.replace("http", "ws") + live.LIVE_PATH) as line:
+    with served(create_app(Demo(codec))) as url, calling(url.replace("http", "ws") + live.LIVE_PATH) as line:
         answers = Answers(line)
     for said in ("looks ahead without a limit", "dtm-codec train configs/small/live.yaml", "dtm-codec serve --model"):
         assert said in answers.error

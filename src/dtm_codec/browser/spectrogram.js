@@ -3,7 +3,7 @@
 const STOPS = [
   [0, 0, 4], [28, 16, 68], [79, 18, 123], [129, 37, 129], [181, 54, 122], [229, 80, 100], [251, 135, 97], [254, 194, 135], [252, 253, 191],
 ];
-export const PALETTE = Array.from({ length: 256 }, (_, level) => {
+const PALETTE = Array.from({ length: 256 }, (_, level) => {
   const place = (level / 255) * (STOPS.length - 1);
   const low = Math.min(Math.floor(place), STOPS.length - 2);
   return STOPS[low].map((value, i) => value + (STOPS[low + 1][i] - value) * (place - low));
@@ -37,15 +37,21 @@ export function spectrogram(samples, rate) {
   return { columns, bins, cells, peak };
 }
 
-/** A spectrogram as a picture, lowest frequency at the bottom. Pictures with one peak can be compared. */
+/** A spectrogram as a picture. Pictures with one peak can be compared. */
 export function picture({ columns, bins, cells }, peak) {
+  return paint(columns, bins, (cell) => Math.max(0, Math.min(255, Math.round(255 * (1 + (cells[cell] - peak) / RANGE)))));
+}
+
+/** A picture with the lowest frequency at the bottom. levelOf: cell -> 0 ... 255, cells column by column. */
+export function paint(columns, bins, levelOf) {
   const canvas = new OffscreenCanvas(columns, bins);
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, bins);
   for (let x = 0; x < columns; x++) {
     for (let y = 0; y < bins; y++) {
-      const level = Math.max(0, Math.min(255, Math.round(255 * (1 + (cells[x * bins + y] - peak) / RANGE))));
-      image.data.set([...PALETTE[level], 255], 4 * ((bins - 1 - y) * columns + x));
+      const at = 4 * ((bins - 1 - y) * columns + x);
+      [image.data[at], image.data[at + 1], image.data[at + 2]] = PALETTE[levelOf(x * bins + y)];
+      image.data[at + 3] = 255;
     }
   }
   context.putImageData(image, 0, 0);

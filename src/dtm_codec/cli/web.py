@@ -155,7 +155,7 @@ def _demo(model: str | None, device: str, backend: BackendName | None, max_secon
     loaded = hub.load(name)
     live = math.isfinite(latency_of(loaded.config).total)  # streams need torch
     codec = options.load_codec(loaded, device, backend, in_torch=live)
-    return Demo(codec, name, max_seconds, other_codecs())
+    return Demo(codec, max_seconds, other_codecs())
 
 
 def other_codecs() -> dict[str, OtherCodec]:

@@ -40,7 +40,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Rating(NamedTuple):
-    """One judgement, 0 ... 100. `trial` is the utterance, `listener` as in 'L003'."""
+    """One judgement, 0 ... 100. `trial` is the utterance, `listener` is a label as in '7K3M-9QXT'."""
 
     listener: str
     trial: str

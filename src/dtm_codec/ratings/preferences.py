@@ -40,7 +40,8 @@ class Share:
     low: float | None
     high: float | None
     p: float | None
-    """Of so much, if it were chance. Holm-corrected over the pairs of a test."""
+    """The chance of a share at least this far from a half by guessing; at least this large where systems are told
+    apart. Holm-corrected over the pairs of a test."""
 
 
 @dataclass(frozen=True)

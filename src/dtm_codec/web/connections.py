@@ -11,7 +11,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 10.0
-"""The head of a request must be there so long after the connection, or after its first byte."""
+"""The head of a request must be complete this long after the connection opened, or after the request's first byte."""
 
 MAX_SOCKET_MESSAGE = 1 << 17
 """Bytes; what a page may do with a smaller one is the page's business."""
@@ -25,7 +25,7 @@ def server_settings(app: Any, log_level: str = "warning") -> Config:
     """
     return Config(
         app,
-        http=PatientProtocol,
+        http=TimedProtocol,
         ws_max_size=MAX_SOCKET_MESSAGE,
         ws_ping_interval=None,
         log_level=log_level,
@@ -33,7 +33,7 @@ def server_settings(app: Any, log_level: str = "warning") -> Config:
     )
 
 
-class PatientProtocol(H11Protocol):
+class TimedProtocol(H11Protocol):
     """uvicorn's own protocol with a limit to its patience. What comes after a request's head is the guard's business
     (guard.py), and what comes after an answer uvicorn limits itself."""
 

@@ -64,12 +64,11 @@ class OtherCodec:
 
 
 class Demo:
-    """The model behind the page. One encoding runs at a time: torch uses every core for it."""
+    """The model behind the page. One encoding runs at a time: it uses every free core."""
 
     def __init__(
         self,
         codec: DTMCodec,
-        model: str,
         max_seconds: float = 30.0,
         others: Mapping[str, OtherCodec] = MappingProxyType({}),
     ) -> None:
@@ -77,7 +76,6 @@ class Demo:
         self.codec = codec
         self.others = others
         self.live = LiveRoom(codec)
-        self.model = model
         self.max_seconds = max_seconds
         self.max_bytes = round(max_seconds * 48_000 * 2 * 4) + 65_536  # 48 kHz stereo in float32, and headers
         self._clips: OrderedDict[str, Clip] = OrderedDict()
@@ -88,13 +86,10 @@ class Demo:
     def describe(self) -> dict[str, Any]:
         config = self.codec.config
         return {
-            "model": self.model,
             "model_id": self.codec.model_id,
             "parameters": self.codec.num_parameters,
             "sample_rate": config.sample_rate,
             "frame_rate": config.frame_rate,
-            "token_bits": config.quantizer.token_bits,
-            "selector": config.selector.name,
             "fixed_rate": config.is_fixed_rate,
             "bitrate": vars(rate_range(config, written=True)),
             "counts": "nominal" if config.is_fixed_rate else "written",
@@ -159,7 +154,6 @@ class Demo:
                 "total": info.token_bits_written + info.mask_bits,
             },
             "duration_s": seconds,
-            "file_bytes": len(file),
             "tokens": encoded.codes.size,
             "steps": encoded.mask.size,
             "token_rate": encoded.codes.size / seconds,

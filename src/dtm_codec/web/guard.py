@@ -27,7 +27,7 @@ SILENCE_SECONDS = 10.0
 """A sender may be silent for so long in the middle of a request."""
 
 GRACE_SECONDS, SLOWEST = 30.0, 100_000
-"""The largest body that a path takes must be there after the first, and a second for each so many bytes."""
+"""A body must be complete after GRACE_SECONDS, plus a second for every SLOWEST bytes that its path allows."""
 
 MAX_HELD_BYTES = 256 * 1024**2
 """Bodies of all requests that are being received or answered. Idle senders hold next to nothing of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -132,8 +133,6 @@ class RunningTest:
 
     def results(self, screening: bool = True) -> dict[str, Any]:
         results = self._preferences() if self.test.pairs else self._ratings(screening)
-        for row, listener in zip(results["listeners"], self.store.listeners(), strict=False):
-            row["code"] = self.completion_code(listener)
         return {"title": self.test.title, "method": self.test.method, **results}
 
     def _preferences(self) -> dict[str, Any]:
@@ -142,40 +141,36 @@ class RunningTest:
         results = preferences.analyse(choices, self.test.pairs, discrimination=self.test.method == "abx")
         return {
             "preferences": [asdict(result) for result in results],
-            "listeners": [
-                {
-                    "label": listener.label,
-                    "name": listener.name,
-                    "ratings": counts[listener.label],
-                    "expected": self.test.trials_per_listener,
-                    "excluded": False,
-                }
-                for listener in self.store.listeners()
-            ],
+            "listeners": self._listener_rows(counts, self.test.trials_per_listener),
         }
 
     def _ratings(self, screening: bool) -> dict[str, Any]:
         ratings = self.store.ratings()
-        counts: dict[str, int] = {}
-        for rating in ratings:
-            counts[rating.listener] = counts.get(rating.listener, 0) + 1
+        counts = Counter(rating.listener for rating in ratings)
         results = analyse(ratings, self.test.systems, screening=screening)
         expected = self.test.trials_per_listener * len(self.test.systems)
         return {
             "all_excluded": results.all_excluded,
             "scores": [asdict(score) for score in results.scores],
             "pairs": [asdict(pair) for pair in results.pairs],
-            "listeners": [
-                {
-                    "label": listener.label,
-                    "name": listener.name,
-                    "ratings": counts.get(listener.label, 0),
-                    "expected": expected,
-                    "excluded": listener.label in results.excluded,
-                }
-                for listener in self.store.listeners()
-            ],
+            "listeners": self._listener_rows(counts, expected, results.excluded),
         }
+
+    def _listener_rows(
+        self, counts: Counter[str], expected: int, excluded: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
+        """counts: answers by label. expected: of each listener."""
+        return [
+            {
+                "label": listener.label,
+                "name": listener.name,
+                "ratings": counts[listener.label],
+                "expected": expected,
+                "excluded": listener.label in excluded,
+                "code": self.completion_code(listener),
+            }
+            for listener in self.store.listeners()
+        ]
 
 
 def listening_routes(running: RunningTest, admin_token: str) -> APIRouter:

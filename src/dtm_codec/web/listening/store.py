@@ -65,6 +65,7 @@ class Store:
     """All that a running test writes. One connection behind a lock: SQLite writes one at a time anyway."""
 
     def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
         try:
             self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
             # all of it in one file, always: whoever copies that has every rating
@@ -72,11 +73,10 @@ class Store:
             self._connection.execute("PRAGMA synchronous = FULL")  # a commit that returns is on disk
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.executescript(_SCHEMA)
+            self.secret = self._secret()
+            """Key of the stimuli's aliases and of the listeners' codes."""
         except sqlite3.Error as error:
             raise ConfigError(f"{path}: cannot be used as the ratings' database ({error})") from None
-        self._lock = threading.Lock()
-        self.secret = self._secret()
-        """Key of the stimuli's aliases and of the listeners' codes."""
 
     def close(self) -> None:
         """Close the file; every rating that was acknowledged is in it."""
@@ -96,10 +96,17 @@ class Store:
                 raise
 
     def _secret(self) -> bytes:
-        """Made once for a test, so that what is derived from it survives a restart."""
-        with self._transaction() as db:
-            db.execute("INSERT OR IGNORE INTO secrets VALUES ('aliases', ?)", (secrets.token_bytes(32),))
-            return bytes(db.execute("SELECT value FROM secrets WHERE name = 'aliases'").fetchone()[0])
+        """Made once for a test, so that what is derived from it survives a restart.
+
+        Where there is one, nothing is written: results can be read from a copy that cannot be written.
+        """
+        query = "SELECT value FROM secrets WHERE name = 'aliases'"
+        found = self._connection.execute(query).fetchone()
+        if found is None:
+            with self._transaction() as db:
+                db.execute("INSERT OR IGNORE INTO secrets VALUES ('aliases', ?)", (secrets.token_bytes(32),))
+                found = db.execute(query).fetchone()
+        return bytes(found[0])
 
     def code(self, purpose: str, number: int) -> str:
         """A code of a listener that cannot be guessed, as in 7K3M-9QXT."""

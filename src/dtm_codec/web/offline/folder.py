@@ -43,7 +43,7 @@ POLICY = (
 )
 """The browser itself refuses to send anything elsewhere."""
 
-_SHARED = ("demo.js", "common.js", "figures.js", "wav.js", "style.css", "demo.css", "favicon.svg")
+_SHARED = ("demo.js", "recorder.js", "common.js", "figures.js", "wav.js", "style.css", "demo.css", "favicon.svg")
 """Of the demo that a server computes for."""
 
 Files = dict[str, bytes]
@@ -87,7 +87,8 @@ def _check_selector(config: CodecConfig) -> None:
 
 def _scripts() -> Files:
     """The demo's page, with the policy inside and the engine that computes here."""
-    page, demo = (resources.files(f"{__package__.rpartition('.')[0]}").joinpath(*path) for path in _PLACES)
+    web = resources.files(__package__.rpartition(".")[0])
+    page, demo = web.joinpath("offline", "page"), web.joinpath("static")
     charset = '<meta charset="utf-8">'
     html = demo.joinpath("demo.html").read_text(encoding="utf-8")
     assert charset in html
@@ -99,9 +100,6 @@ def _scripts() -> Files:
     files["service-worker.js"] = page.joinpath("service-worker.js").read_bytes()
     files[INDEX] = html.replace(charset, policy).encode()
     return files
-
-
-_PLACES = (("offline", "page"), ("static",))
 
 
 def _listed(files: Files, about: dict[str, Any]) -> Files:

@@ -79,6 +79,6 @@ export function showHeard() {
   if (playing && id && !heard.includes(id)) draft(page.name, { heard: [...heard, id] });
 }
 
-export const keys = {
-  ...Object.fromEntries(NAMES.flatMap((name, index) => [[name.toLowerCase(), () => hear(index)], [index + 1, () => hear(index)]])),
-};
+export const keys = Object.fromEntries(
+  NAMES.flatMap((name, index) => [[name.toLowerCase(), () => hear(index)], [index + 1, () => hear(index)]]),
+);

@@ -1,4 +1,4 @@
-// What all pages share: elements by id, requests that fail with a message, sounds from the server.
+// What pages share: elements by id, requests that fail with a message, cells of tables, the microphone.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -78,6 +78,20 @@ export function sized(canvas) {
   const context = canvas.getContext("2d");
   context.setTransform(w / width, 0, 0, h / height, 0, 0);
   return { context, width, height };
+}
+
+export const cell = (text) => element("td", { class: "number", text });
+
+export const probability = (p) => (p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
+
+/** The microphone's stream, or an Error that says what to do. */
+export async function openMicrophone() {
+  if (!navigator.mediaDevices) throw new Error("The microphone needs a secure page: open it as localhost or over HTTPS.");
+  try {
+    return await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
+  } catch {
+    throw new Error("The microphone is not available: allow it for this page, and check that one is connected.");
+  }
 }
 
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

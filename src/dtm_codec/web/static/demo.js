@@ -17,6 +17,7 @@ import { byId, download, element, isShortcut, show } from "./common.js";
 import { createEngine } from "./engine.js";
 import { View, drawRate, drawSpectrogram } from "./figures.js";
 import { Player } from "./player.js";
+import { toggleRecording } from "./recorder.js";
 
 const [ORIGINAL, DECODED, OTHER] = [0, 1, 2];
 const DEBOUNCE = 120; // ms after the slider's last move
@@ -127,67 +128,10 @@ function showProgress(text, share) {
   byId("source-hint").textContent = text || state.clip?.note || (state.clip ? engine.another : engine.hint);
 }
 
-// Recording
-
-let recorder = null;
-
-async function toggleRecording() {
-  if (recorder) return recorder.stop();
+async function record() {
   await ready;
-  if (!navigator.mediaDevices) return fail(new Error("Recording needs a secure page: open it as localhost or over HTTPS."));
-  let stream;
-  try {
-    stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
-  } catch {
-    return fail(new Error("The microphone is not available: allow it for this page, and check that one is connected."));
-  }
-  player.pause();
-  const level = watchLevel(stream);
-  const parts = [];
-  recorder = new MediaRecorder(stream);
-  recorder.addEventListener("dataavailable", (event) => parts.push(event.data));
-  recorder.addEventListener("stop", () => {
-    clearTimeout(limit);
-    level.stop();
-    stream.getTracks().forEach((track) => track.stop());
-    const blob = new Blob(parts, { type: recorder.mimeType });
-    recorder = null;
-    showRecording(false);
-    load("Your recording", async () => engine.load(await blob.arrayBuffer()));
-  });
-  const limit = setTimeout(() => recorder?.stop(), 1000 * state.model.max_seconds);
-  recorder.start();
-  showRecording(true);
-}
-
-function showRecording(on) {
-  byId("record").classList.toggle("recording", on);
-  byId("record").querySelector("span").textContent = on ? "Stop" : "Record";
-  byId("level").hidden = !on;
-}
-
-/** How loud it is and how long it lasts, until `stop`. */
-function watchLevel(stream) {
-  const context = new AudioContext();
-  const ear = context.createAnalyser();
-  context.createMediaStreamSource(stream).connect(ear);
-  const samples = new Float32Array(ear.fftSize);
-  const began = performance.now();
-  let going = true;
-  const look = () => {
-    if (!going) return;
-    ear.getFloatTimeDomainData(samples);
-    byId("level").value = samples.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-    byId("source-hint").textContent = `Recording, ${((performance.now() - began) / 1000).toFixed(1)} of ${state.model.max_seconds} s`;
-    requestAnimationFrame(look);
-  };
-  requestAnimationFrame(look);
-  return {
-    stop() {
-      going = false;
-      context.close();
-    },
-  };
+  const take = (blob) => load("Your recording", async () => engine.load(await blob.arrayBuffer()));
+  await toggleRecording(state.model.max_seconds, () => player.pause(), take);
 }
 
 // Encoding
@@ -406,7 +350,7 @@ byId("zoom-in").addEventListener("click", () => zoom(0.5));
 byId("zoom-out").addEventListener("click", () => zoom(2));
 byId("position").addEventListener("input", (event) => player.seek(Number(event.target.value)));
 byId("bitrate").addEventListener("input", bitrateMoved);
-byId("record").addEventListener("click", () => toggleRecording().catch(fail));
+byId("record").addEventListener("click", () => record().catch(fail));
 byId("sample").addEventListener("click", loadSample);
 byId("choose").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", (event) => {

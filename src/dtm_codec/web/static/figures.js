@@ -1,31 +1,20 @@
 // The demo's pictures: spectrograms with the kept positions over them, and the local token rate, on one time axis.
 
 import { css, fromBase64, sized } from "./common.js";
-import { PALETTE } from "./spectrogram.js";
+import { paint } from "./spectrogram.js";
 
-const KEPT = "#5df2e0";
+const KEPT = [93, 242, 224];
+const SKIPPED = [5, 8, 11];
 const COMB = 14; // px: the strip below each spectrogram
 const WIDE = 6; // px of a step from which lines do not hide the picture
 
-/** The cells of a spectrogram as an image, lowest frequency at the bottom. */
+/** A spectrogram that a server has computed. */
 export function spectrogramImage({ columns, bins, cells }) {
   const bytes = fromBase64(cells);
-  const canvas = new OffscreenCanvas(columns, bins);
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(columns, bins);
-  for (let x = 0; x < columns; x++) {
-    for (let y = 0; y < bins; y++) {
-      const at = 4 * ((bins - 1 - y) * columns + x);
-      const colour = PALETTE[bytes[x * bins + y]];
-      image.data[at] = colour[0];
-      image.data[at + 1] = colour[1];
-      image.data[at + 2] = colour[2];
-      image.data[at + 3] = 255;
-    }
-  }
-  context.putImageData(image, 0, 0);
-  return canvas;
+  return paint(columns, bins, (cell) => bytes[cell]);
 }
+
+const colour = (parts) => `rgb(${parts.join(" ")})`;
 
 /** Which seconds are on screen. */
 export class View {
@@ -99,11 +88,11 @@ function drawKept(context, width, height, view, { positions, stepSeconds }) {
     for (let x = Math.floor(from); x < to; x++) columns[x] += Math.min(to, x + 1) - Math.max(from, x);
   }
   columns.forEach((share, x) => {
-    context.fillStyle = `rgb(${[5, 8, 11].map((dark, i) => Math.round(dark + ([93, 242, 224][i] - dark) * Math.min(1, share) ** 1.5)).join(" ")})`;
+    context.fillStyle = colour(SKIPPED.map((dark, i) => Math.round(dark + (KEPT[i] - dark) * Math.min(1, share) ** 1.5)));
     context.fillRect(x, height - COMB, 1, COMB);
   });
   if (step < WIDE) return;
-  context.fillStyle = KEPT;
+  context.fillStyle = colour(KEPT);
   context.globalAlpha = 0.6;
   for (const position of positions) {
     const x = view.x((position + 0.5) * stepSeconds, width);

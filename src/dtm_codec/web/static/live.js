@@ -1,11 +1,12 @@
 // The live tab: microphone -> server -> packets, some of them lost -> speech again, heard as soon as it is there.
 // Sample n that comes back is sample n that was sent, and both are timed on the clock of one AudioContext.
 
-import { byId, css, show, sized } from "./common.js";
+import { byId, css, openMicrophone, show, sized } from "./common.js";
 
 const LEAD = 0.06; // s that playing waits at first, and after it has run dry
 const LATE = 2; // s after which something is wrong
 const HINT = "Wear headphones, or the microphone hears the loudspeaker.";
+const ENDING = "The end is being played; Stop cuts it off.";
 const SHOWN = 8; // s of packets in the picture
 const WINDOW = 2; // s over which bits are counted
 
@@ -21,6 +22,8 @@ class Call {
     this.next = 0; // when the next of them sounds
     this.trips = [];
     this.began = performance.now();
+    this.stopped = null; // when the caller stopped to speak
+    this.complete = false; // all that was spoken has come back
     this.volume = context.createGain();
     this.volume.connect(context.destination);
     this.volume.gain.value = byId("call-hear").checked ? 1 : 0;
@@ -28,7 +31,7 @@ class Call {
 
   /** A block of the microphone. */
   send({ first, block }) {
-    if (this.socket.readyState !== WebSocket.OPEN) return;
+    if (this.stopped !== null || this.socket.readyState !== WebSocket.OPEN) return;
     this.firstFrame ??= first;
     this.socket.send(block.buffer);
     byId("call-level").value = Math.max(...block.map(Math.abs)) / 32768;
@@ -59,6 +62,14 @@ class Call {
     return last.length ? last[last.length >> 1] : null;
   }
 
+  /** Speak no more; what is under way still comes back. */
+  stop() {
+    this.stopped = performance.now();
+    this.stream.getTracks().forEach((track) => track.stop());
+    this.socket.send(JSON.stringify({ stop: true }));
+    byId("call-level").value = 0;
+  }
+
   close() {
     this.stream.getTracks().forEach((track) => track.stop());
     this.socket.close();
@@ -70,19 +81,13 @@ class Call {
 
 async function start() {
   show(byId("message"));
-  if (!navigator.mediaDevices) return fail("The microphone needs a secure page: open it as localhost or over HTTPS.");
   byId("call").disabled = true;
   let stream = null;
   try {
-    stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
-  } catch {
-    byId("call").disabled = false;
-    return fail("The microphone is not available: allow it for this page, and check that one is connected.");
-  }
-  try {
+    stream = await openMicrophone();
     await connect(stream);
   } catch (error) {
-    stream.getTracks().forEach((track) => track.stop());
+    stream?.getTracks().forEach((track) => track.stop());
     fail(error.message);
   }
   byId("call").disabled = false;
@@ -104,7 +109,9 @@ async function connect(stream) {
   socket.addEventListener("close", ({ code }) => {
     if (own !== call) return;
     if (code !== 1000 && byId("message").hidden) fail("The line to the server broke.");
-    end();
+    if (!own.complete) return end();
+    const left = own.next - context.currentTime; // s that are still to be heard
+    setTimeout(() => own === call && end(), 1000 * Math.max(0, left));
   });
   call = own;
   showCall();
@@ -133,6 +140,13 @@ function hear(own, facts) {
   if (facts.error) fail(facts.error);
   else if (facts.latency_ms) byId("call-latency").textContent = `${Math.round(facts.latency_ms)} ms`;
   else if ("bits" in facts) own.packet(facts);
+  else if (facts.end) own.complete = true;
+}
+
+/** The first time what was spoken is played to its end, the second time it is cut off. */
+function hangUp() {
+  if (call.stopped !== null || call.socket.readyState !== WebSocket.OPEN) end();
+  else call.stop();
 }
 
 function end() {
@@ -161,7 +175,9 @@ function showCall() {
   byId("call").classList.toggle("recording", Boolean(call));
   byId("call").querySelector("span").textContent = call ? "Stop" : "Speak";
   byId("call-packet").disabled = Boolean(call);
-  if (!call) byId("call-level").value = 0;
+  if (call) return;
+  byId("call-level").value = 0;
+  byId("call-hint").textContent = HINT;
 }
 
 function showDials() {
@@ -179,10 +195,15 @@ function watch() {
   byId("call-packets").textContent = call.packets.length;
   byId("call-lost").textContent = call.packets.length ? `${lost}, ${Math.round((100 * lost) / call.packets.length)} %` : "–";
   byId("call-trip").textContent = call.trip === null ? "–" : `${Math.round(1000 * call.trip)} ms`;
-  byId("call-hint").textContent = call.trip > LATE ? `The server is ${Math.round(call.trip)} s behind: it computes more slowly than you speak.` : HINT;
-  byId("call-time").textContent = `${((performance.now() - call.began) / 1000).toFixed(1)} s`;
+  byId("call-hint").textContent = hint(call);
+  byId("call-time").textContent = `${(((call.stopped ?? performance.now()) - call.began) / 1000).toFixed(1)} s`;
   draw(call, now);
   requestAnimationFrame(watch);
+}
+
+function hint({ stopped, trip }) {
+  if (stopped !== null) return ENDING;
+  return trip > LATE ? `The server is ${Math.round(trip)} s behind: it computes more slowly than you speak.` : HINT;
 }
 
 function draw({ packets, packetMs }, now) {
@@ -228,6 +249,7 @@ export function prepareLive(described) {
   byId("call-bitrate-low").textContent = bitrate.lowest;
   byId("call-bitrate-high").textContent = bitrate.highest;
   for (const ms of live.packets_ms) byId("call-packet").add(new Option(`${ms} ms`, ms, ms === 80, ms === 80));
+  byId("call-loss").max = byId("call-loss-high").textContent = 100 * live.max_loss;
   const ready = !live.obstacle;
   show(byId("live-obstacle"), live.obstacle ? `No live speech with this model: ${live.obstacle}.` : "");
   byId("call").disabled = byId("call-loss").disabled = !ready;
@@ -238,7 +260,7 @@ export function prepareLive(described) {
 
 byId("tab-recording").addEventListener("click", () => showTab("recording"));
 byId("tab-live").addEventListener("click", () => showTab("live"));
-byId("call").addEventListener("click", () => (call ? end() : start()));
+byId("call").addEventListener("click", () => (call ? hangUp() : start()));
 byId("call-bitrate").addEventListener("input", turned);
 byId("call-loss").addEventListener("input", turned);
 byId("call-packet").addEventListener("change", (event) => (byId("call-latency").textContent = `${Math.round(model.live.latency_ms + Number(event.target.value))} ms`));

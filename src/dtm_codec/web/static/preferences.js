@@ -1,10 +1,8 @@
 // The results of an A/B or A/B/X test.
 
-import { byId, element } from "./common.js";
+import { byId, cell, element, probability } from "./common.js";
 
 const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(0)} %`);
-const probability = (p) => (p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
-const cell = (text) => element("td", { class: "number", text });
 const names = ({ first, second }, method) => (method === "abx" ? `${first} / ${second}` : `${first} over ${second}`);
 
 export function showPreferences(results, method) {
@@ -12,7 +10,7 @@ export function showPreferences(results, method) {
   byId("preferences").querySelector("h1").textContent = method === "abx" ? "Told apart" : "Preferences";
   byId("preferences-hint").textContent =
     method === "abx"
-      ? "How often X was told right; guessing gives 50 %. p: of so much or more by guessing."
+      ? "How often X was told right; guessing gives 50 %. p: the chance of as many or more by guessing."
       : "How often the first was preferred, of all who preferred one; 50 % is no difference. p: two-sided.";
   byId("preferences-chart").replaceChildren(...results.filter(({ share }) => share.of).map((result) => line(result, method)));
   byId("preferences-rows").replaceChildren(...results.map((result) => row(result, method)));

@@ -1,7 +1,7 @@
 // The experimenter's page. The token comes in the address after '#', which never reaches a server, or is typed.
 
 import { showPreferences } from "./preferences.js";
-import { byId, download, element, request, requestBytes, show } from "./common.js";
+import { byId, cell, download, element, probability, request, requestBytes, show } from "./common.js";
 
 let token = new URLSearchParams(location.hash.slice(1)).get("token") || "";
 history.replaceState(null, "", location.pathname); // not into bookmarks or screenshots
@@ -10,9 +10,7 @@ let screened = true;
 
 const options = () => ({ headers: { Authorization: `Bearer ${token}` } });
 const text = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
-const probability = (p) => (p === null ? "–" : p < 0.001 ? "< 0.001" : p.toFixed(3));
 const screening = (excluded, ratings, expected) => (excluded ? "left out" : ratings < expected ? "unfinished" : "kept");
-const cell = (value) => element("td", { class: "number", text: value });
 
 function line({ system, mean, half_width: half, low, high }) {
   const track = element("div", { class: "track" });

@@ -51,13 +51,11 @@ export function listenToWave(wave) {
   wave.addEventListener("pointerup", (event) => {
     if (from === null) return;
     const [start, end] = [from, at(event)].sort((a, b) => a - b);
-    if (end - start >= 0.2) loopFrom(start, end);
-    else player.seek(start);
+    if (!loopFrom(start, end)) player.seek(start);
     from = null;
   });
   wave.addEventListener("pointercancel", () => (from = null));
 }
-
 
 export function showLoop() {
   const [start, end] = player.region;
@@ -66,8 +64,11 @@ export function showLoop() {
   byId("loop-clear").hidden = !partial;
 }
 
+/** Loop over a part that is long enough to be heard; true if it is. */
 function loopFrom(start, end) {
-  if (end - start >= 0.2) player.setLoop(true, start, end);
+  const long = end - start >= 0.2;
+  if (long) player.setLoop(true, start, end);
+  return long;
 }
 
 export const loopHere = (end) => {
