@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
+import training_support as support
+from lightning_fabric import Fabric
 from torch import nn
 from torch.nn import functional as F
 
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training.config import DiscriminatorConfig
+from dtm_codec.training.data import Crops, InMemory, find_utterances
 from dtm_codec.training.discriminators import Discriminators, PeriodDiscriminator, STFTDiscriminator
+from dtm_codec.training.trainer import Trainer
 
 SMALL = DiscriminatorConfig(periods=(2, 3), period_channels=(4, 8, 8), stft_sizes=(128, 256), stft_channels=4)
 
@@ -59,3 +65,21 @@ def test_period_discriminator_is_the_two_dimensional_one() -> None:
 def test_paper_ensemble_has_ten_members() -> None:
     with torch.device("meta"):
         assert len(Discriminators(DiscriminatorConfig()).members) == 10
+
+
+def test_the_generator_waits_while_discriminators_warm_up(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "discriminator.start=0", "discriminator.warmup_steps=2")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    recordings = InMemory(find_utterances(support.SAMPLES), config.model.sample_rate)
+    crops = Crops(recordings, config.data, config.crop_samples, config.seed)
+
+    def weights(module: torch.nn.Module) -> torch.Tensor:
+        return torch.cat([p.detach().flatten().clone() for p in module.parameters()])
+
+    generator, critics = weights(trainer.network), weights(trainer.discriminators)
+    for step in range(2):
+        assert set(trainer.train_step(crops[step])) == {"discriminator"}
+    assert torch.equal(weights(trainer.network), generator)
+    assert not torch.equal(weights(trainer.discriminators), critics)
+    trainer.train_step(crops[2])
+    assert not torch.equal(weights(trainer.network), generator)

@@ -383,21 +383,3 @@ def _no_leftover_handlers() -> Iterator[Any]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_the_generator_waits_while_discriminators_warm_up(tmp_path: Path) -> None:
-    config = support.tiny(tmp_path, "discriminator.start=0", "discriminator.warmup_steps=2")
-    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
-    recordings = InMemory(find_utterances(support.SAMPLES), config.model.sample_rate)
-    crops = Crops(recordings, config.data, config.crop_samples, config.seed)
-
-    def weights(module: torch.nn.Module) -> torch.Tensor:
-        return torch.cat([p.detach().flatten().clone() for p in module.parameters()])
-
-    generator, critics = weights(trainer.network), weights(trainer.discriminators)
-    for step in range(2):
-        assert set(trainer.train_step(crops[step])) == {"discriminator"}
-    assert torch.equal(weights(trainer.network), generator)
-    assert not torch.equal(weights(trainer.discriminators), critics)
-    trainer.train_step(crops[2])
-    assert not torch.equal(weights(trainer.network), generator)
