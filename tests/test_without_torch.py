@@ -118,7 +118,7 @@ def test_the_page_is_written(run: Run, tmp_path: Path, runtime: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "path", "expected"),
-    [((), "api/demo", '"selector":"ple"'), (("--static", "--runtime", "runtime"), "page.json", '"sample_rate"')],
+    [((), "api/demo", '"counts":"written"'), (("--static", "--runtime", "runtime"), "page.json", '"sample_rate"')],
 )
 def test_the_demo_is_served(
     environment: dict[str, str],
