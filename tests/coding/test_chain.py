@@ -46,7 +46,7 @@ def test_what_is_not_held_is_computed_again_to_the_same_end(
     codec = tiny(name)
     whole = codec.encode(read_audio(sample_path(), 16_000)[0], 16_000)
     audio = codec.decode(whole)
-    monkeypatch.setattr(codec.network, "piece", PIECE)
+    monkeypatch.setattr(codec.backend, "piece", PIECE)
     monkeypatch.setattr(chain, "Z1_KEPT", 4 * 32 * held)
     monkeypatch.setattr(chain, "BLOCK", 50)
     assert_same(codec.encode_file(sample_path()), whole)
@@ -59,7 +59,7 @@ def test_a_file_that_changes_while_it_is_encoded_is_refused(
 ) -> None:
     codec = tiny("s-vfr-50")
     speech, _ = read_audio(sample_path(), 16_000)
-    monkeypatch.setattr(codec.network, "piece", PIECE)
+    monkeypatch.setattr(codec.backend, "piece", PIECE)
     monkeypatch.setattr(chain, "Z1_KEPT", 1)
     write_audio(tmp_path / "x.wav", speech[:40_000], 16_000)
     changed = speech[: round(16_000 * seconds)]
@@ -77,7 +77,7 @@ def test_a_file_that_changes_while_it_is_encoded_is_refused(
 def test_log_mel_statistics_come_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
     codec = tiny("s-vfr-50", selector=SelectorConfig(name="lagrangian", features="logmel", s_max=5))
     whole = codec.encode(read_audio(sample_path(), 16_000)[0], 16_000)
-    monkeypatch.setattr(codec.network, "piece", PIECE)
+    monkeypatch.setattr(codec.backend, "piece", PIECE)
     monkeypatch.setattr(chain, "Z1_KEPT", 1)
     assert_same(codec.encode_file(sample_path()), whole)
 
