@@ -261,7 +261,7 @@ def tokenize(folder: Path, kills: int) -> Counts:
     clips, model, whole = corpus(folder)
 
     def start(out: Path) -> Callable[[], object]:
-        return lambda: run(clips, out, model=model, token_rate=50, shard_size=2, workers=1)
+        return lambda: run(clips, out, model=model, token_rate=50, shard_size=2, workers=2)
 
     def done(out: Path) -> int:
         return len(list(out.glob("data/[!.]*")))

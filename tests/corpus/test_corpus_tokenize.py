@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from corpus_helpers import SAMPLE_RATE, recording, write_manifest
+from corpus_helpers import SAMPLE_RATE, files, recording, write_manifest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from dtm_codec import DTMCodec, DTMCodecError, Encoded, Layout, ModelError, RateError
-from dtm_codec.corpus import CorpusError, tokenize
+from dtm_codec.corpus import CorpusError, run, tokenize
 from dtm_codec.corpus.run import _identify
 from dtm_codec.corpus.schema import ShardWriter, Stamp, read_footer
 from dtm_codec.speech.audio import read_audio
@@ -176,7 +176,7 @@ def test_one_backend_computes_a_corpus(manifest, tmp_path, tiny_model, codec, sp
     monkeypatch.setattr(DTMCodec, "from_loaded", classmethod(noted))
     for backend in (None, "torch", "onnx-int8"):
         out = tmp_path / str(backend)
-        tokenize(manifest, out, model=tiny_model, backend=backend, shard_size=4)
+        tokenize(manifest, out, model=tiny_model, backend=backend, shard_size=4, workers=2)
         assert metadata(out)["backend"] == (backend or "onnx")
         assert used == 2 * [backend or "onnx"]  # to plan, and to work
         used.clear()
@@ -185,6 +185,13 @@ def test_one_backend_computes_a_corpus(manifest, tmp_path, tiny_model, codec, sp
     with pytest.raises(ModelError, match="backend = 'tensorflow'; allowed: 'torch'"):
         tokenize(manifest, tmp_path / "other", model=tiny_model, backend="tensorflow")
     assert not (tmp_path / "other").exists()
+
+
+def test_one_worker_is_no_second_process(manifest, tmp_path, tiny_model, monkeypatch):
+    several = files(tokenize(manifest, tmp_path / "two", model=tiny_model, shard_size=4, workers=2).folder)
+    monkeypatch.setattr(run, "run_in_processes", lambda *_: pytest.fail("started a process"))
+    one = files(tokenize(manifest, tmp_path / "one", model=tiny_model, shard_size=4, workers=1).folder)
+    assert one == several
 
 
 @pytest.mark.usefixtures("free_moves")

@@ -20,7 +20,7 @@ from web_support import served
 from dtm_codec import DTMCodec
 from dtm_codec.encoded import Encoded
 from dtm_codec.errors import RateError
-from dtm_codec.speech.audio import sample_path, write_audio
+from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 from dtm_codec.web.app import create_app
 from dtm_codec.web.demo import Demo, Heard, OtherCodec
 
@@ -264,6 +264,16 @@ def test_a_file_is_opened_and_a_bad_one_refused(demo: Page, tmp_path: Path):
     good.write_bytes(sample_path("amiable").read_bytes())
     demo["file"].send_keys(str(good))
     demo.until(lambda: demo.text("source-name") == "<b>name.flac", "a name is text")
+
+
+def test_a_file_that_breaks_off_is_read_with_a_note(demo: Page, tmp_path: Path):
+    audio, rate = read_audio(sample_path("amiable"))
+    write_audio(tmp_path / "cut.wav", audio, rate)
+    (tmp_path / "cut.wav").write_bytes((tmp_path / "cut.wav").read_bytes()[: 44 + 2 * 24_000])
+    demo["file"].send_keys(str(tmp_path / "cut.wav"))
+    demo.until(lambda: demo.text("time").endswith("1.5 s"), "its length is not shown")
+    said = f"The file breaks off: 1.50 s of {audio.size / rate:.2f} s are there."
+    demo.until(lambda: demo.text("source-hint") == said, "no note")
 
 
 def test_what_belongs_to_the_clip_before_is_gone_at_once(demo: Page, monkeypatch: pytest.MonkeyPatch):

@@ -25,7 +25,7 @@ from .schema import ShardReport, ShardWriter, Stamp, read_footer
 if TYPE_CHECKING:
     from ..codec import DTMCodec
 
-BATCH_SECONDS = 60.0
+BATCH_SECONDS = 30.0
 """Audio encoded at a time, packed end to end: enough to fill the matrix products, little enough to stay in caches."""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from browser_support import CONTRAST, SMALL, WIDE, Page, browser, nameless
 from selenium.webdriver.common.keys import Keys
 from web_support import served
@@ -154,6 +155,13 @@ def test_other_rates_and_stereo_are_read(
     assert small.from_bytes(dtm).num_samples == speech.size
 
 
+def test_a_file_that_breaks_off_is_read_with_a_note(loaded: Page, speech: Samples, tmp_path: Path):
+    write_audio(tmp_path / "cut.wav", speech, 16_000)
+    (tmp_path / "cut.wav").write_bytes((tmp_path / "cut.wav").read_bytes()[: 44 + 2 * 8_000])
+    give(loaded, tmp_path / "cut.wav")
+    assert loaded.text("source-hint") == f"The file breaks off: 0.50 s of {speech.size / 16_000:.2f} s are there."
+
+
 def test_a_file_of_python_is_decoded(loaded: Page, downloads: Path, small: DTMCodec, speech: Samples, tmp_path: Path):
     encoded = small.encode(speech, 16_000, bitrate=600)
     for mode in ("raw", "compact"):
@@ -185,6 +193,11 @@ def test_what_cannot_be_decoded_gets_a_message(loaded: Page, small: DTMCodec, sp
         (tmp_path / "bad.dtm").write_bytes(content)
         give(loaded, tmp_path / "bad.dtm")
         assert message in loaded.text("message")
+    loud = speech.copy()
+    loud[1234] = 1e30
+    soundfile.write(tmp_path / "loud.wav", loud, 16_000, subtype="FLOAT")
+    give(loaded, tmp_path / "loud.wav")
+    assert "loud.wav: The file holds 1.00e+30 at sample 1234; allowed: -100 ... 100" in loaded.text("message")
     (tmp_path / "good.dtm").write_bytes(sound)
     give(loaded, tmp_path / "good.dtm")
     assert not loaded["message"].is_displayed(), "the page goes on after an error"
