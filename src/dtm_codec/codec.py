@@ -24,7 +24,16 @@ from .coding import chain
 from .coding.chain import Sound, Stage1
 from .coding.grouping import grouped
 from .coding.research import EncodeOptions, Research
-from .coding.selection import Choice, OnProgress, Refine, Statistics, layout_of, selector_config
+from .coding.selection import (
+    Choice,
+    OnProgress,
+    Refine,
+    Statistics,
+    layout_of,
+    selector_config,
+    tell_part,
+    unwatched,
+)
 from .config import BackendName, Bitrates, CodecConfig, Quality, SelectorConfig
 from .encoded import Encoded, Mode
 from .errors import ModelError
@@ -58,15 +67,6 @@ STAGE1_SHARE = 0.6
 """Of the time of encoding, for progress bars."""
 
 _STORAGE_OF_DTYPE: dict[str, hub.StoredAs] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-
-
-def _unwatched(done: float) -> None:
-    """For callers who do not ask how much is done."""
-
-
-def _tell(on_progress: OnProgress, before: float, share: float, done: float) -> None:
-    """Of a part: how much was done before it, and its share of the whole."""
-    on_progress(before + share * done)
 
 
 class DTMCodec(Streaming, Research, Sharing):
@@ -142,8 +142,10 @@ class DTMCodec(Streaming, Research, Sharing):
         utterances = audio if isinstance(audio, list | tuple) else [audio]
         signals = [as_speech(x, sample_rate, self.config.sample_rate) for x in utterances]
         steps = sum(self.layout.steps(x.size) for x in signals)
-        if refiner and on_progress:
-            refiner.watch(steps, on_progress)
+        tell = on_progress or unwatched
+        if refiner:
+            refiner.watch(steps, tell)
+            tell = unwatched
         encoded: list[Encoded] = []
         done = 0
         most = 1 if written else self.backend.piece  # what a file takes is sought for each by itself
@@ -151,8 +153,8 @@ class DTMCodec(Streaming, Research, Sharing):
             sounds: list[Sound] = [partial(iter, [signal]) for signal in group]
             refine = partial(self._refined, group, refiner) if refiner else None
             own, size = sum(self.layout.steps(x.size) for x in group), sum(x.size for x in group)
-            tell = partial(_tell, on_progress, done / steps, own / steps) if on_progress and not refiner else _unwatched
-            encoded += self._encode_group(sounds, size, chosen, request, tell, refine)
+            told = partial(tell_part, tell, done / steps, own / steps)
+            encoded += self._encode_group(sounds, size, chosen, request, told, refine)
             done += own
         return encoded if isinstance(audio, list | tuple) else encoded[0]
 
@@ -167,7 +169,7 @@ class DTMCodec(Streaming, Research, Sharing):
         written: bool = False,
         selector: str | SelectorConfig | None = None,
         effort: int = 0,
-        on_progress: OnProgress = _unwatched,
+        on_progress: OnProgress = unwatched,
     ) -> Encoded:
         """The same for an audio file of any length, which is read block by block. on_progress: gets 0 ... 1
 
@@ -233,11 +235,8 @@ class DTMCodec(Streaming, Research, Sharing):
         return encoded.to_bytes(mode, self.token_model)
 
     def from_bytes(self, data: bytes, *, max_hours: float | None = None) -> Encoded:
-        """Read a `.dtm` file of this model.
-
-        max_hours: take files that claim to last up to this long. Without it, a file that claims more than its size
-        makes likely is refused (`bitstream/claims.py`): a few bytes can stand for hours of silence.
-        """
+        """Read a `.dtm` file of this model. One that claims to last longer than its size makes likely
+        (`bitstream/claims.py`), or than `max_hours` if given, is refused."""
         encoded = Encoded.from_bytes(data, self.token_model, ClaimLimit(max_hours))
         self._check_mine(encoded)
         return encoded
@@ -327,14 +326,14 @@ class DTMCodec(Streaming, Research, Sharing):
         samples: int,
         chosen: SelectorConfig,
         request: RateRequest,
-        on_progress: OnProgress = _unwatched,
+        on_progress: OnProgress = unwatched,
         refine: Refine | None = None,
     ) -> list[Encoded]:
         """Encode a few short utterances, or one long one. samples: of all, as far as is known"""
         steps, choice = self.layout.steps(samples), Choice(self.backend, chosen, request)
         stage1, statistics = Stage1(self.backend, sounds, steps), Statistics(choice.selector)
         stage1.show(choice.features, statistics, lambda seen: on_progress(STAGE1_SHARE * min(1, seen / steps)))
-        in_stage2 = partial(_tell, on_progress, STAGE1_SHARE, 1 - STAGE1_SHARE)
+        in_stage2 = partial(tell_part, on_progress, STAGE1_SHARE, 1 - STAGE1_SHARE)
         if choice.is_written:
             code = partial(self._coded, stage1)
             own, size = statistics.of_utterances()[0], stage1.num_samples[0]

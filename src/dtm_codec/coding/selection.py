@@ -32,6 +32,15 @@ DEFAULT_S_MAX = 4
 """Span limit of the segmenting selectors when the model's own selector has none (CodecSlime, VARSTok)."""
 
 
+def unwatched(done: float) -> None:
+    """For callers who do not ask how much is done."""
+
+
+def tell_part(on_progress: OnProgress, before: float, share: float, done: float) -> None:
+    """Of a part: how much was done before it, and its share of the whole."""
+    on_progress(before + share * done)
+
+
 def layout_of(config: CodecConfig, stride: int | None) -> Layout:
     """The layout of a model with a selector that need not be its own."""
     return replace(config.layout, stride=stride)
