@@ -14,7 +14,6 @@ from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
 from dtm_codec.cli import main
-from dtm_codec.coding.selection import own_layout
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
@@ -47,7 +46,7 @@ def test_a_run_and_its_export_say_at_which_bitrates_the_model_was_trained(run: P
     assert known == again
     low, high = known
     config = DTMCodec.from_pretrained(run / "export").config
-    assert low <= own_layout(config).bitrate(config.keep_ratio * config.frame_rate) <= high
+    assert low <= config.layout.bitrate(config.keep_ratio * config.frame_rate) <= high
 
 
 def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
