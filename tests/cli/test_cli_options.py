@@ -124,3 +124,21 @@ def test_a_device_that_is_not_there_is_one_line(run: Run, speech: Path, model: P
     assert result.code == 2
     assert f"device = '{NOWHERE}'; allowed: one that torch finds here" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        (["bench"], "--seconds", "nan"),
+        (["bench"], "--seconds", "inf"),
+        (["bench"], "--memory", "10,-5"),
+        (["bench"], "--memory", "ten"),
+        (["serve"], "--max-seconds", "nan"),
+        (["show", "a.wav"], "--start", "inf"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(run: Run, command: list[str], option: str, value: str) -> None:
+    result = run(*command, option, value)
+    assert result.code == 2
+    assert option in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -18,7 +18,7 @@ from ..system.memory import memory_errors
 from ..system.optional import missing
 from ..system.terminal import PrintableFormatter
 from ..system.threads import let_threads_sleep, watch_load
-from . import codec, corpus, evaluate, models, recipe, show, streams, terminal, thin, train, web
+from . import codec, corpus, evaluate, listening, models, recipe, show, standard_streams, terminal, thin, train, web
 from .commands import Commands
 from .stream import stream
 
@@ -59,7 +59,7 @@ _register("Training", train.train, train.export, train.prepare, train.shard)
 _register("Evaluation", evaluate.evaluate, evaluate.report, evaluate.bench)
 app.add_typer(recipe.app, name="recipe", rich_help_panel="Evaluation")
 _register("Web", web.serve, web.page)
-app.add_typer(web.listening, name="listening", rich_help_panel="Web")
+app.add_typer(listening.listening, name="listening", rich_help_panel="Web")
 
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -69,7 +69,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. What a user can get wrong is one line on stderr and exit code 2."""
     watch_load()
-    streams.replace_closed()
+    standard_streams.replace_closed()
     let_threads_sleep()
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PrintableFormatter())

@@ -16,7 +16,7 @@ from ..errors import DTMCodecError, FileError
 from ..speech.raw import RawAudio, RawFormat
 from ..system.files import atomic_path, remove_leftovers
 from ..system.memory import memory_errors
-from . import streams, terminal
+from . import standard_streams, terminal
 from .jobs import STREAM, Job, Plan, exists
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class Task:
 
     def source(self, raw: RawFormat | None = None) -> Path | BinaryIO | RawAudio:
         """The input: a path, or a seekable file if it came through a pipe. raw: what it holds without a header"""
-        source = streams.open_source(self.job.source)
+        source = standard_streams.open_source(self.job.source)
         return source if raw is None or isinstance(source, Path) else RawAudio(source, raw)
 
     def content(self, most: int) -> bytes:
         """The content of an input that must be small."""
-        return streams.read_bytes(self.job.source, most)
+        return standard_streams.read_bytes(self.job.source, most)
 
     @contextmanager
     def output(self) -> Iterator[BinaryIO]:
@@ -49,7 +49,7 @@ class Task:
         if target is None:
             with tempfile.TemporaryFile() as file:
                 yield file
-                streams.to_standard_output(file)
+                standard_streams.to_standard_output(file)
             return
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

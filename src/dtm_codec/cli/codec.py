@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import DTMCodecError
-from . import batch, jobs, options, streams, terminal
+from . import batch, jobs, options, standard_streams, terminal
 from .dtm_files import DTM, check_signature, checked_facts, opener
 from .facts import FileFacts, facts_of, latency_text
 
@@ -169,7 +168,7 @@ def info(
             name = str(path or jobs.STREAM)
             bar(number, len(paths))
             try:
-                facts = checked_facts(streams.read_bytes(path, MAX_BYTES), max_hours)
+                facts = checked_facts(standard_streams.read_bytes(path, MAX_BYTES), max_hours)
             except (DTMCodecError, OSError) as error:
                 line = terminal.describe(error)
                 located = line if name in str(error) or isinstance(error, OSError) else f"{name}: {line}"
@@ -199,7 +198,7 @@ def _rows(facts: FileFacts) -> list[tuple[str, str]]:
 def _bundled_config(model_id: str) -> CodecConfig | None:
     """Of the bundled model of that name. Its weights are not compared: that would take seconds."""
     from ..config import read_model_config
+    from ..models import hub
 
-    paths = sorted((Path(__file__).parents[1] / "pretrained").glob("*/config.json"))
-    configs = [read_model_config(path)[0] for path in paths]
+    configs = [read_model_config(folder / hub.CONFIG_FILE)[0] for folder in hub.bundled_models().values()]
     return next((config for config in configs if config.name == model_id.partition(":")[0]), None)

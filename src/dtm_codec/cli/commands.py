@@ -1,7 +1,8 @@
-"""What all commands have in common: an empty argument is refused."""
+"""What all commands have in common: an empty argument is refused, and so is a number that is none."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,12 @@ class Command(TyperCommand):
             value = given.get(str(parameter.name))
             if parameter.name not in EMPTY_MEANS_NONE and "" in (value if isinstance(value, list | tuple) else [value]):
                 raise typer.BadParameter("''; allowed: anything but an empty name ('.' is this folder)", ctx, parameter)
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(str(parameter.name))
+            if isinstance(value, float) and not math.isfinite(value):  # a range lets nan through
+                raise typer.BadParameter(f"{value}; allowed: a finite number", ctx, parameter)
+        return rest
 
 
 class Commands(typer.Typer):

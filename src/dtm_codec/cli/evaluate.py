@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -118,7 +118,12 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Length of the speech.", min=1)] = 10.0,
     rounds: Annotated[int, typer.Option(help="Times that each system is timed, in turns.", min=1)] = 5,
     memory: Annotated[
-        str, typer.Option(help="Lengths in seconds to measure peak memory at, joined by commas; empty for none.")
+        Any,
+        typer.Option(
+            parser=options.lengths,
+            metavar="S,...",
+            help="Lengths in seconds to measure peak memory at, joined by commas; empty for none.",
+        ),
     ] = "10,60",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the figures as JSON.")
@@ -133,12 +138,8 @@ def bench(
     from ..evaluation.rendering import markdown_table
     from ..system.files import write_atomically
 
-    try:
-        lengths = [float(length) for length in memory.split(",") if length.strip()]
-    except ValueError:
-        raise typer.BadParameter(f"{memory!r}; allowed: numbers joined by commas", param_hint="--memory") from None
     with terminal.progress_bar("bench") as progress:
-        timings = run(systems or DEFAULT_SYSTEMS, seconds, rounds, lengths, progress)
+        timings = run(systems or DEFAULT_SYSTEMS, seconds, rounds, memory, progress)
     if output is not None:
         write_atomically(
             output, json.dumps([dataclasses.asdict(timing) for timing in timings], indent=2).encode() + b"\n"

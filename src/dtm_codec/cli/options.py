@@ -41,6 +41,12 @@ def _positive(allowed: str, **units: float) -> Callable[[str], float]:
 bitrate = _positive("a number > 0 of bits a second, as 800, 800bps or 0.8k", bps=1, k=1000, kbps=1000)
 
 
+def lengths(text: str) -> list[float]:
+    """Seconds, joined by commas."""
+    length = _positive("numbers > 0 of seconds, joined by commas")
+    return [length(part) for part in text.split(",") if part.strip()]
+
+
 def _whole(text: str) -> int:
     try:
         return whole_number(str(text), "N")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +49,6 @@ def show(
     nominal = options.one_rate(bitrate, token_rate, tau)
     wanted = options.FileRate.of(nominal, quality, written)
     raw = jobs.only_standard_input([audio], options.raw_format(rate, channels, sample_format))
-    if not math.isfinite(start) or math.isnan(seconds):
-        raise typer.BadParameter(f"{start} and {seconds}; allowed: numbers", param_hint="--start / --seconds")
     work = jobs.plan([audio], output, jobs.Conversion(READ_SUFFIXES, (".png", ".svg", ".pdf"), beside=".png"))
 
     def prepare() -> Callable[[batch.Task], batch.Outcome]:

@@ -50,7 +50,7 @@ def encode(
     codec = options.load_codec(model, device, in_torch=True)
     _warn(options.rate_warning(codec, asked))
     steps = tokens = 0
-    with _patient_reader():
+    with _until_reader_leaves():
         audio = open_pipe(sys.stdin.buffer, raw)
         encoder = codec.stream_encoder(**asked, packet_ms=packet_ms, sample_rate=audio.sample_rate)
         form, out = encoder.format, sys.stdout.buffer
@@ -100,7 +100,7 @@ def decode(
     codec = codec_finder(model, device, in_torch=True)(StreamFormat.from_start(start).model_id)
     decoder = codec.stream_decoder(start, wait=wait)
     refused = 0
-    with _patient_reader():
+    with _until_reader_leaves():
         out = sys.stdout.buffer
         if not raw:
             out.write(wav_header(codec.config.sample_rate))
@@ -121,7 +121,7 @@ def decode(
 
 
 @contextmanager
-def _patient_reader() -> Iterator[None]:
+def _until_reader_leaves() -> Iterator[None]:
     """A reader that goes away ends the stream. One that only stops reading makes us wait, and nothing piles up."""
     try:
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -138,13 +137,8 @@ def _export_onnx(model: str, output: Path, precision: Literal["fp32", "fp16", "i
     terminal.say(f"{loaded.model_id}, {precision}: {sum(sizes.values()) / 1e6:.1f} MB in all")
 
 
-class Corpus(str, Enum):
-    librispeech = "librispeech"
-    mls = "mls"
-
-
 def prepare(
-    corpus: Annotated[Corpus, typer.Argument(help="How the files lie.", show_default=False)],
+    corpus: Annotated[Literal["librispeech", "mls"], typer.Argument(help="How the files lie.", show_default=False)],
     folders: Annotated[
         list[Path],
         typer.Argument(metavar="FOLDER...", help="Where they lie, unpacked: subsets, or all.", show_default=False),
@@ -155,7 +149,7 @@ def prepare(
     from ..training.prepare import prepare as write_manifest
 
     with terminal.progress_bar("recordings") as bar:
-        count = write_manifest(corpus.value, folders, output, on_progress=bar)
+        count = write_manifest(corpus, folders, output, on_progress=bar)
     terminal.say(f"{count} recordings in {output}")
 
 
