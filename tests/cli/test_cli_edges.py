@@ -23,7 +23,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from dtm_codec import DTMCodec, preset
 from dtm_codec.bitstream import container
 from dtm_codec.bitstream.header import MAX_STEPS
-from dtm_codec.cli import streams
+from dtm_codec.cli import standard_streams
 from dtm_codec.encoded import Encoded
 from dtm_codec.errors import BitstreamError
 from dtm_codec.speech.audio import audio_info, read_audio, write_audio
@@ -160,7 +160,7 @@ def test_a_pipe_is_read_up_to_a_limit(
 ) -> None:
     os.mkfifo("pipe")
     for limit, code in ((1 << 30, 0), (1 << 10, 2)):
-        monkeypatch.setattr(streams, "PIPE_BYTES", limit)
+        monkeypatch.setattr(standard_streams, "PIPE_BYTES", limit)
         writer = threading.Thread(target=_fill, args=(Path("pipe"), speech.read_bytes()))
         writer.start()
         assert run("encode", "pipe", "-m", model, "-o", f"{limit}.dtm").code == code
