@@ -310,7 +310,7 @@ def test_a_reader_that_is_killed_ends_the_run_with_one_line(tmp_path: Path) -> N
     next(stream)
     (reader,) = set(multiprocessing.active_children()) - before
     reader.kill()
-    with pytest.raises((DataError, RuntimeError), match=r"a process that reads training data died|DataLoader worker"):
+    with pytest.raises(DataError, match="a process that reads training data died"):
         deque(islice(stream, 100))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
+from multiprocessing.connection import wait
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -218,9 +219,9 @@ def read_ahead(loader: DataLoader[Batch]) -> Generator[Batch, None, None]:
         last = str(error).strip().splitlines()[-1]
         raise type(error)(last.partition(f"{type(error).__name__}: ")[2] or last) from None
     except (RuntimeError, OSError, EOFError):
-        if all(reader.is_alive() for reader in readers):
-            raise
-        raise DataError(READER_DIED) from None
+        if wait([reader.sentinel for reader in readers], timeout=2):  # one that was killed takes a moment to end
+            raise DataError(READER_DIED) from None
+        raise
     finally:
         for reader in readers:
             reader.kill()
