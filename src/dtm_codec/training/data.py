@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -219,13 +220,26 @@ def read_ahead(loader: DataLoader[Batch]) -> Generator[Batch, None, None]:
         last = str(error).strip().splitlines()[-1]
         raise type(error)(last.partition(f"{type(error).__name__}: ")[2] or last) from None
     except (RuntimeError, OSError, EOFError):
-        if wait([reader.sentinel for reader in readers], timeout=2):  # one that was killed takes a moment to end
+        if _one_died(readers):
             raise DataError(READER_DIED) from None
         raise
     finally:
         for reader in readers:
             reader.kill()
             reader.join()
+
+
+def _one_died(processes: Sequence[BaseProcess]) -> bool:
+    """One that was killed takes a moment to end. When it does, the loader's signal handler raises a RuntimeError
+    wherever this process is, which may be here."""
+    try:
+        ended = wait([process.sentinel for process in processes], timeout=2)
+        for process in processes:
+            if process.sentinel in ended:
+                process.join()
+    except RuntimeError:
+        return True
+    return bool(ended)
 
 
 def leave_signals(worker: int) -> None:
