@@ -144,3 +144,17 @@ def test_a_rate_that_is_not_steered_is_the_new_one(tmp_path: Path, selector: str
 def test_same_selector_keeps_its_tau(run: Path, tmp_path: Path) -> None:
     trainer = Trainer(support.tiny(tmp_path, f"init_from={run}"), Fabric(accelerator="cpu", devices=1))
     assert float(trainer.network.tau) == float(checkpoints.load(run)["average"]["tau"])
+
+
+def test_a_deeper_network_begins_as_what_it_grew_from(run: Path, tmp_path: Path) -> None:
+    depths = ["model.enc2_layers=3", "model.dec1_layers=2", "model.dec2_layers=4"]
+    grown = Trainer(support.tiny(tmp_path, *depths, f"init_from={run}"), Fabric(accelerator="cpu", devices=1)).network
+    before = Trainer(support.tiny(tmp_path, f"init_from={run}"), Fabric(accelerator="cpu", devices=1)).network
+    audio = torch.from_numpy(np.random.default_rng(0).standard_normal((2, 8000), np.float32) / 10)
+    torch.testing.assert_close(grown(audio).audio, before(audio).audio)
+    grown(audio).audio.square().mean().backward()
+    added = [block for stack in (grown.enc2, grown.dec1, grown.dec2) for block in list(stack.blocks)[1:]]
+    assert len(added) == 6
+    for block in added:
+        assert isinstance(block.attention_scale.grad, torch.Tensor)
+        assert block.attention_scale.grad.abs().max() > 0  # they can learn from the first step on

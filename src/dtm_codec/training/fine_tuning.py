@@ -1,7 +1,8 @@
-"""Start from trained weights with another selector, quantizer or rate: load what fits, report what is new."""
+"""Start from trained weights with another selector, quantizer, rate or depth: load what fits, report what is new."""
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..config import STACKS
 from ..models import hub
 from ..network import Network
 from . import checkpoints
@@ -33,7 +35,34 @@ def initialize_from(source: str | PathLike[str], network: Network, discriminator
         report = ["discriminators: new, an exported model has none"]
     if selector != network.config.selector.to_dict() or not network.config.is_steered:
         weights = {name: tensor for name, tensor in weights.items() if name != "tau"}
+    for stack in STACKS:
+        weights, added = grown(weights, stack, network.config.layers(stack))
+        if added:
+            report.append(f"{stack}: {added} layers added, which pass on what they are given until they have learned")
     return [f"weights from {source}", *_fill(network, weights, "codec"), *report]
+
+
+def grown(weights: dict[str, Tensor], stack: str, layers: int) -> tuple[dict[str, Tensor], int]:
+    """The weights of a deeper stack that computes the same, and how many layers were added.
+
+    Each layer is followed by its share of copies of itself. Copies have a layer scale of 0, so they add nothing yet,
+    but what they would add is of use from the first step on.
+    """
+    block = re.compile(rf"{stack}\.blocks\.(\d+)\.(.+)")
+    found = {name: match for name in weights if (match := block.fullmatch(name))}
+    depth = 1 + max((int(match[1]) for match in found.values()), default=-1)
+    if not 0 < depth < layers:
+        return weights, 0
+    deeper = {name: tensor for name, tensor in weights.items() if name not in found}
+    origins = [layer * depth // layers for layer in range(layers)]
+    for layer, origin in enumerate(origins):
+        copied = layer > 0 and origins[layer - 1] == origin
+        for name, match in found.items():
+            if int(match[1]) == origin:
+                tensor = weights[name]
+                silent = copied and match[2].endswith("_scale")
+                deeper[f"{stack}.blocks.{layer}.{match[2]}"] = torch.zeros_like(tensor) if silent else tensor
+    return deeper, layers - depth
 
 
 @torch.no_grad()
