@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import training_support as support
+from lightning_fabric import Fabric
 from torch import Tensor
 
 from dtm_codec.errors import ConfigError, ModelError
 from dtm_codec.training.config import LossConfig
+from dtm_codec.training.data import Batch
 from dtm_codec.training.listeners import Voice, Words, build_listeners, read_resemblyzer, read_whisper
+from dtm_codec.training.trainer import Trainer
 
 WIDTH, BANDS, LAYERS = 64, 80, 2
 
@@ -164,3 +168,14 @@ def test_what_is_not_there_is_named(folder: Path) -> None:
     (folder / "cut" / "model.bin").write_bytes((folder / "ctranslate2" / "model.bin").read_bytes()[:1000])
     with pytest.raises(ModelError, match="no model of CTranslate2"):
         read_whisper(folder / "cut")
+
+
+def test_those_who_take_turns_are_in_every_line_of_the_log(folder: Path, tmp_path: Path, audio: Tensor) -> None:
+    models = {"words": folder / "transformers", "speaker": folder / "pretrained.pt"}
+    settings = [f"loss.{name}_model={path}" for name, path in models.items()]
+    settings += ["loss.words=1", "loss.speaker=1", "loss.words_layers=1", "loss.listen_every=2"]
+    trainer = Trainer(support.tiny(tmp_path, *settings), Fabric(accelerator="cpu", devices=1))
+    lines = [trainer.train_step(Batch(audio, ["a"] * len(audio))) for _ in range(3)]
+    assert "speaker" not in lines[0]
+    assert lines[1]["words"] == lines[0]["words"]
+    assert lines[2]["speaker"] == lines[1]["speaker"] != lines[2]["words"] != lines[1]["words"]

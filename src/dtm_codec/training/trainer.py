@@ -84,6 +84,7 @@ class Trainer:
         follows = config.model.head == "source-filter"
         self.pitch_tracker = PitchTracker(config.model).to(fabric.device) if follows else None
         self.controller: TauController | None = None
+        self._heard: dict[str, float] = {}
         self._usage: deque[Tensor] = deque(maxlen=USAGE_STEPS)
 
     def train_step(self, batch: Batch) -> dict[str, float]:
@@ -131,7 +132,9 @@ class Trainer:
         self.step += 1
         self.average.update(self.network, self.step)
         frames = output.mask.numel() * fabric.world_size
-        return metrics | {"keep_ratio": codes.numel() / frames, "tau": float(self.network.tau)}
+        # Listeners take turns: without their last values, one of them might never be in a step that is logged.
+        self._heard |= {name: metrics[name] for name in self.listeners if name in metrics}
+        return self._heard | metrics | {"keep_ratio": codes.numel() / frames, "tau": float(self.network.tau)}
 
     def _distances(self, output: CodecOutput, audio: Tensor, pitch: PitchTrack | None) -> dict[str, Tensor]:
         """How far the output is from what was spoken, by the names of `LossConfig`."""
