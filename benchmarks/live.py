@@ -1,6 +1,6 @@
 """A stream on one thread: what share of a core it takes, how late it is, and whether its memory stays the same.
 
-    python benchmarks/live.py [--model small] [--lookahead 1 0 0 4] [--packet-ms 40] [--seconds 60] [--loopback]
+    python benchmarks/live.py [--model small] [--lookahead 1 0 0 2] [--packet-ms 40] [--seconds 60] [--loopback]
 
 --lookahead gives a model that has none the steps that each layer of Enc1, Enc2, Dec1 and Dec2 may look ahead: its speed
 is then that of a live model, its sound is not. --loopback sends packets over UDP on this machine in real time, and
