@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
             row = {"audio_filepath": name, "text": text, "lang": language, "speaker": f"s{number}", "set": "mini"}
             lines.write(json.dumps({**row, "digit": number % 2}) + "\n")
     return folder / "set.jsonl"
+
+
+@pytest.fixture
+def own_manifest(manifest: Path, tmp_path: Path) -> Path:
+    """A copy, for tests that change the recordings."""
+    return shutil.copytree(manifest.parent, tmp_path / "data") / manifest.name
 
 
 def save_tiny(name: str, folder: Path) -> None:

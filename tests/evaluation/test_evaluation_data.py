@@ -24,17 +24,17 @@ def test_manifest_fields_are_read_and_conditions_met(manifest: Path) -> None:
     assert [u.id for u in read_data(manifest, ["lang=en", "digit=1"])] == ["1.wav"]
 
 
-def test_a_key_changes_with_what_is_judged(manifest: Path) -> None:
-    keys = {u.key for u in read_data(manifest)}
+def test_a_key_changes_with_what_is_judged(own_manifest: Path) -> None:
+    keys = {u.key for u in read_data(own_manifest)}
     assert len(keys) == 3
-    assert keys == {u.key for u in read_data(manifest)}
-    changed = manifest.with_name("changed.jsonl")
-    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    assert keys == {u.key for u in read_data(own_manifest)}
+    changed = own_manifest.with_name("changed.jsonl")
+    lines = [json.loads(line) for line in own_manifest.read_text().splitlines()]
     changed.write_text("\n".join(json.dumps({**line, "text": "another text"}) for line in lines))
     assert keys.isdisjoint(u.key for u in read_data(changed))
-    sound = manifest.with_name("0.wav")
+    sound = own_manifest.with_name("0.wav")
     sound.write_bytes(sound.read_bytes()[:-1] + b"\x55")
-    assert len(keys & {u.key for u in read_data(manifest)}) == 2, "other sound of the same name and size"
+    assert len(keys & {u.key for u in read_data(own_manifest)}) == 2, "other sound of the same name and size"
 
 
 def test_what_is_not_known_is_not_another_language(tmp_path: Path) -> None:
