@@ -20,6 +20,7 @@ from rich.console import Console
 import dtm_codec.cli
 from dtm_codec.cli import app, terminal
 from dtm_codec.speech.audio import write_audio
+from dtm_codec.speech.utterance import Utterance
 
 ESCAPE = "\x1b[2J"
 
@@ -199,6 +200,9 @@ def test_every_long_command_has_the_bar(
         answer = dtm_codec.cli.codec.checked_facts(Path("files/a.dtm").read_bytes(), None)
     if room is not None:
         monkeypatch.setattr(f"dtm_codec.{room}", slow(answer))
+    else:  # the real work, on a slow disk
+        read = Utterance.read
+        monkeypatch.setattr(Utterance, "read", lambda *given, **options: time.sleep(0.15) or read(*given, **options))
     monkeypatch.setattr(terminal, "PATIENCE_S", 0.01)
     for name, value in {"TERM": "xterm", "FORCE_COLOR": "1", "TTY_INTERACTIVE": "1"}.items():
         monkeypatch.setenv(name, value)
