@@ -14,6 +14,7 @@ from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
 from dtm_codec.cli import main
+from dtm_codec.errors import ModelError
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
@@ -109,14 +110,17 @@ def test_a_published_state_resumes_to_the_same_curve(run: Path, tmp_path: Path) 
     assert DTMCodec.from_pretrained(tmp_path / "published").config == config.model  # still a model
 
 
-@pytest.mark.parametrize("source", ["run", "checkpoint", "export", "published"])
+@pytest.mark.parametrize("source", ["run", "checkpoint", "export", "with discriminators", "published"])
 def test_fine_tuning_takes_over_what_fits(run: Path, tmp_path: Path, source: str) -> None:
     paths = {
         "run": run,
         "checkpoint": run / "step-00000004.ckpt",
         "export": run / "export",
+        "with discriminators": tmp_path / "d",
         "published": tmp_path / "m",
     }
+    if source == "with discriminators":
+        export(run, paths[source], discriminators=True)
     if source == "published":
         export(run, paths[source], full=True)
     changes = ["model.selector.name=threshold", "model.quantizer.codebook_size=32", "discriminator.start=0"]
@@ -131,6 +135,15 @@ def test_fine_tuning_takes_over_what_fits(run: Path, tmp_path: Path, source: str
     name = "members.0.convolutions.0.parametrizations.weight.original1"
     same = torch.equal(trainer.discriminators.state_dict()[name], state["discriminators"][name])
     assert same == (source != "export")
+
+
+def test_damaged_discriminators_are_named(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "model", discriminators=True)
+    file = tmp_path / "model" / "discriminators.safetensors"
+    file.write_bytes(file.read_bytes()[:-10])
+    config = support.tiny(tmp_path, f"init_from={tmp_path / 'model'}")
+    with pytest.raises(ModelError, match=r"discriminators\.safetensors: not a safetensors file"):
+        Trainer(config, Fabric(accelerator="cpu", devices=1))
 
 
 @pytest.mark.parametrize("selector", ["stride", "random"])

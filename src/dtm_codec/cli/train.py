@@ -83,6 +83,9 @@ def export(
     ] = None,
     minutes: Annotated[float, typer.Option(help="How much of it.", min=0.1)] = 60.0,
     device: options.Device = "cpu",
+    discriminators: Annotated[
+        bool, typer.Option("--discriminators", help="Add discriminators.safetensors, for fine-tuning.")
+    ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Add training.safetensors: optimizers and discriminators too.")
     ] = False,
@@ -98,7 +101,7 @@ def export(
     """Write a trained model for inference: averaged weights as safetensors and their configuration; or a model as ONNX
     graphs."""
     if onnx:
-        given = {"--name": name, "--data": data, "--full": full, "--half": half}
+        given = {"--name": name, "--data": data, "--full": full, "--half": half, "--discriminators": discriminators}
         if others := [option for option, value in given.items() if value]:
             raise typer.BadParameter("not with --onnx; allowed: --precision", param_hint=" / ".join(others))
         _export_onnx(checkpoint, output, precision or "fp32")
@@ -118,6 +121,7 @@ def export(
             data=data,
             minutes=minutes,
             device=device,
+            discriminators=discriminators,
             full=full,
             dtype=dtype,
             on_progress=bar.share,

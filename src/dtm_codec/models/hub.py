@@ -28,6 +28,8 @@ from .weights import TAU, Array, dtype_of, shapes
 
 DEFAULT_MODEL = "small"
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+DISCRIMINATORS_FILE = "discriminators.safetensors"
+"""For fine-tuning. A folder need not have it, and it is not downloaded: those of large models are large."""
 BUNDLED = Path(__file__).parents[1] / "pretrained"
 TOKEN_MODEL_PREFIX = "token_model."
 MAX_CONFIG_BYTES = 1 << 20

@@ -195,7 +195,8 @@ class ControllerConfig(Validated):
     every: int = 1
     """U_ctrl: steps between two changes of tau."""
     jitter: float = 0.0
-    """Each step runs at tau times a random factor from exp(-jitter) to exp(jitter): one model for many bitrates."""
+    """Each step runs at tau times a random factor from exp(-jitter) to exp(jitter): one model for many bitrates.
+    Factors near 1 are drawn most often (a triangle), so that the model is best at its own rate."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,10 +7,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from ..config import STACKS
+from ..errors import ModelError
 from ..models import hub
 from ..network import Network
 from . import checkpoints
@@ -18,7 +20,8 @@ from .discriminators import Discriminators
 
 
 def initialize_from(source: str | PathLike[str], network: Network, discriminators: Discriminators) -> list[str]:
-    """Copy matching weights from a run or checkpoint (its averaged weights and discriminators) or an exported model.
+    """Copy matching weights from a run or checkpoint (its averaged weights and discriminators) or an exported model,
+    with the discriminators beside it, if there are any.
 
     Returns lines for the log. tau is taken over only if the selector is the same and is steered: it means something
     else otherwise, and that of a stride or of Bernoulli draws is the keep ratio itself.
@@ -32,7 +35,7 @@ def initialize_from(source: str | PathLike[str], network: Network, discriminator
         loaded = hub.load(source)
         weights = {name: torch.tensor(values) for name, values in (loaded.tensors or {}).items()}
         selector = loaded.config.selector.to_dict()
-        report = ["discriminators: new, an exported model has none"]
+        report = _fill_from_folder(discriminators, Path(loaded.origin))
     if selector != network.config.selector.to_dict() or not network.config.is_steered:
         weights = {name: tensor for name, tensor in weights.items() if name != "tau"}
     for stack in STACKS:
@@ -63,6 +66,17 @@ def grown(weights: dict[str, Tensor], stack: str, layers: int) -> tuple[dict[str
                 silent = copied and match[2].endswith("_scale")
                 deeper[f"{stack}.blocks.{layer}.{match[2]}"] = torch.zeros_like(tensor) if silent else tensor
     return deeper, layers - depth
+
+
+def _fill_from_folder(discriminators: Discriminators, folder: Path) -> list[str]:
+    file = folder / hub.DISCRIMINATORS_FILE
+    if not file.is_file():
+        return [f"discriminators: new, {folder} has no {file.name}"]
+    try:
+        weights = safetensors.torch.load_file(file)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ModelError(f"{file}: not a safetensors file ({error})") from None
+    return _fill(discriminators, weights, "discriminators")
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -19,7 +20,9 @@ from ..backends import check_device
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
+from ..models.hub import DISCRIMINATORS_FILE
 from ..speech.utterance import Utterance
+from ..system.files import write_atomically
 from . import checkpoints
 from .data import find_utterances, unless_broken
 
@@ -35,6 +38,7 @@ def export(
     data: str | PathLike[str] | None = None,
     minutes: float = 60.0,
     device: str = "cpu",
+    discriminators: bool = False,
     full: bool = False,
     dtype: torch.dtype = torch.float32,
     on_progress: Callable[[float], None] = lambda done: None,
@@ -44,6 +48,7 @@ def export(
     name: what the model is to be called, in its files too; without it the name it was trained under.
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
     device: where that speech is encoded.
+    discriminators: also write those of the run, so that fine-tuning goes on with them.
     full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
     on_progress: is told how much of the speech is done, 0 ... 1.
     """
@@ -60,6 +65,9 @@ def export(
 
         codec.token_model = token_statistics(codec.to(device), find_utterances(data), minutes, on_progress=tell)
     model_id = codec.save_pretrained(folder, dtype)
+    if discriminators:
+        tensors = {name: tensor.to(dtype).contiguous() for name, tensor in state["discriminators"].items()}
+        write_atomically(Path(folder) / DISCRIMINATORS_FILE, safetensors.torch.save(tensors))
     if full:
         checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)
     return model_id

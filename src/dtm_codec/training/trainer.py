@@ -228,12 +228,12 @@ class Trainer:
 
     @contextmanager
     def _jittered_tau(self) -> Iterator[None]:
-        """Run a step at a random rate around the steered one, the same on all processes."""
+        """Run a step at a random rate around the steered one, near ones more often; the same on all processes."""
         jitter = self.config.controller.jitter
         if self.controller is None or jitter == 0:
             yield
             return
-        draw = np.random.default_rng((self.config.seed, 3, self.step)).uniform(-jitter, jitter)
+        draw = np.random.default_rng((self.config.seed, 3, self.step)).triangular(-jitter, 0, jitter)
         self.network.tau.fill_(self.controller.tau * math.exp(draw))
         yield
         self.network.tau.fill_(self.controller.tau)
