@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -27,6 +28,26 @@ def test_evaluate_then_report(manifest: Path, tmp_path: Path, capsys: pytest.Cap
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["utterances"] == 2
     assert run("report", tmp_path / "run", "-o", tmp_path / "report") == 0
     assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_a_report_compares_systems_with_one_of_them_in_pairs(
+    manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("matplotlib")
+    first, second = "dtm:small?bitrate=400", "dtm:small?bitrate=1280"
+    options = ("--data", manifest, "--metrics", "stoi,lsd", "-o", tmp_path / "run")
+    assert run("evaluate", first, second, *options) == 0
+    report = ("report", tmp_path / "run", "-o", tmp_path / "report", "--baseline")
+    assert run(*report, first) == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    (row,) = [line for line in text.split("## Compared with")[1].splitlines() if "small, 1280 bps |" in line]
+    intervals = re.findall(r"([+-][\d.]+) … ([+-][\d.]+)", row)
+    assert len(intervals) == 2
+    assert all(float(low) > 0 for low, _ in intervals)  # more bits are better, whichever way a metric points
+    capsys.readouterr()
+    assert run(*report, "opus:6") == 2
+    assert f"baseline 'opus:6'; allowed: {first}, {second}" in capsys.readouterr().err
 
 
 def test_a_system_that_fails_on_all_is_named_with_its_reason_and_exits_1(

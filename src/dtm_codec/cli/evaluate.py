@@ -94,13 +94,21 @@ def report(
     examples: Annotated[
         int, typer.Option(help="Utterances of each run to hear, where its audio was saved.", min=0, max=50)
     ] = 4,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SYSTEM",
+            help="Compare all others with this one on the same utterances, with intervals of the changes.",
+            show_default=False,
+        ),
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="Add the paper's main table and curves.")] = False,
 ) -> None:
     """Finished runs as a page to read and hear, and as Markdown and LaTeX: tables, rate-distortion figures, players."""
     from ..evaluation.report import make_report
 
     with terminal.progress_bar("report"):
-        files = make_report(runs, output, title=title, examples=examples, paper=paper)
+        files = make_report(runs, output, title=title, examples=examples, baseline=baseline, paper=paper)
     for path in files:
         terminal.say(path)
 

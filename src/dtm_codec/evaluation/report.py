@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import ConfigError
 from . import figures
 from .document import Report, Section
 from .examples import examples as choose_examples
+from .pairs import changes, pairs_block
 from .paper import reference_block
 from .rendering import write
 from .summary import Summary, SystemSummary
@@ -50,17 +52,29 @@ def _oddities(system: SystemSummary) -> list[str]:
 
 
 def make_report(
-    folders: Sequence[Path], out: Path, *, title: str | None = None, examples: int = 4, paper: bool = False
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    title: str | None = None,
+    examples: int = 4,
+    baseline: str | None = None,
+    paper: bool = False,
 ) -> list[Path]:
     """Tables of all runs, utterances to hear, and their rate-distortion figure; returns the files.
 
-    examples: how many utterances of each run. paper: add the paper's main table and curves.
+    examples: how many utterances of each run. baseline: a system of the runs that all others are compared with,
+    utterance by utterance. paper: add the paper's main table and curves.
     """
     summaries = [Summary.load(folder) for folder in folders]
+    known = {name: None for summary in summaries for name in summary.systems}
+    if baseline is not None and baseline not in known:
+        raise ConfigError(f"baseline {baseline!r}; allowed: {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
     sections = []
     for folder, summary in zip(folders, summaries, strict=True):
         sections.append(_scores(folder, summary, alone=len(folders) == 1))
+        if baseline is not None and baseline in summary.systems:
+            sections.append(_compared_with(baseline, folder, summary))
         sections += _listening(folder, summary, examples, alone=len(folders) == 1)
     figure = figures.rate_distortion(summaries, out, paper=paper)
     if figure:
@@ -79,6 +93,18 @@ def _scores(folder: Path, summary: Summary, alone: bool) -> Section:
     where = summary.source or str(folder)
     text = f"{summary.utterances} utterances of {where}. Means with 95 % bootstrap intervals over utterances."
     return Section("Scores" if alone else compared(summary), text, (run_block(summary),))
+
+
+def _compared_with(baseline: str, folder: Path, summary: Summary) -> Section:
+    first = summary.systems[baseline]
+    rows = []
+    for name, system in summary.systems.items():
+        if name != baseline and system.series not in UNCODED_SERIES:
+            change = changes(folder, summary, baseline, name)
+            rows.append(((system.title,), change, "" if change else "no utterance that both have"))
+    text = f"Each system against {first.title} on the same utterances. An interval without 0 is a difference."
+    block = pairs_block("Changes", ("System",), rows, summary, f"{first.title}→system")
+    return Section(f"Compared with {first.title}", text, (block,))
 
 
 def _listening(folder: Path, summary: Summary, count: int, alone: bool) -> list[Section]:

@@ -15,6 +15,7 @@ from ..cache import ResultCache
 from ..data import read_data
 from ..document import Figure, Report, Section
 from ..models import Models
+from ..pairs import Change, changes, pairs_block
 from ..paper import reference_block
 from ..rendering import write
 from ..runner import Progress, evaluate
@@ -23,7 +24,6 @@ from ..systems.plain import UNCODED_SERIES
 from ..tables import NOT_CODED, Block, Cell, Column, Entry, grouped, systems_block
 from . import Recipe, RecipeRow
 from .extras import COLUMNS, Extras
-from .pairs import Change, changes, pairs_block
 
 BANDS = {
     1020: "Total bitrate > 1.0 kbps",
@@ -221,7 +221,7 @@ class RecipeRunner:
             change = self._change(recipe, row, choice)
             missing = "" if change else "one of the two models is not trained yet"
             rows.append((row.cells, change, missing))
-        return (pairs_block("Measured here", recipe.headings, rows, self._summaries[recipe.where]),)
+        return (pairs_block("Measured here", recipe.headings, rows, self._summaries[recipe.where], "FFR→VFR"),)
 
     def _figure(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         summary = self._summaries[recipe.where]

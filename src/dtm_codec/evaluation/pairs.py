@@ -1,4 +1,5 @@
-"""FFR -> VFR on the same utterances: both values, the relative change and its paired interval (paper Table 2)."""
+"""Two systems on the same utterances: both values, the relative change and its paired interval, as in the paper's
+Table 2. What is easy or hard for both drops out, so that a difference shows that the intervals of each would hide."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...metrics.intervals import Estimate, relative_change, weighted_mean
-from ...system.optional import import_optional
-from ..summary import UTTERANCES, Summary
-from ..tables import Block, Cell, Column, Group, metric_columns
+from ..metrics.intervals import Estimate, relative_change, weighted_mean
+from ..system.optional import import_optional
+from .summary import UTTERANCES, Summary
+from .tables import Block, Cell, Column, Group, metric_columns
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,13 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class Change:
-    before_bps: float
-    after_bps: float
+    before_bps: float | None
+    after_bps: float | None
     by_metric: dict[str, MetricChange]
 
 
 def changes(run: Path, summary: Summary, before: str, after: str) -> Change | None:
-    """Over the utterances that both systems have in this run; None if a system has none."""
-    first, second = summary.systems[before], summary.systems[after]
-    if first.bps is None or second.bps is None:
-        return None
+    """Over the utterances that both systems have in this run; None if there are none."""
     table = import_optional("pyarrow.parquet").read_table(run / UTTERANCES)
     found = {}
     for name, info in summary.metrics.items():
@@ -53,19 +51,28 @@ def changes(run: Path, summary: Summary, before: str, after: str) -> Change | No
             weights = [values[before][u][1] for u in shared]
             percent = relative_change(old, new, weights, 1 if info.higher_is_better else -1)
             found[name] = MetricChange(weighted_mean(old, weights).mean, weighted_mean(new, weights).mean, percent)
-    return Change(first.bps.total, second.bps.total, found)
+    return Change(_total_bps(summary, before), _total_bps(summary, after), found) if found else None
+
+
+def _total_bps(summary: Summary, name: str) -> float | None:
+    bps = summary.systems[name].bps
+    return None if bps is None else bps.total
 
 
 def pairs_block(
-    title: str, headings: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Change | None, str]], summary: Summary
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[tuple[tuple[str, ...], Change | None, str]],
+    summary: Summary,
+    pair: str,
 ) -> Block:
-    """rows: leading cells, the change, and why there is none."""
+    """rows: leading cells, the change, and why there is none; pair: what the two are"""
     columns = {name: column for (name, _), column in metric_columns([summary.metrics]).items()}
 
     def cells(change: Change | None) -> tuple[Cell, ...]:
         if change is None:
             return (Cell(),) * (1 + len(columns))
-        made = [Cell(f"{change.before_bps:.0f}→{change.after_bps:.0f}")]
+        made = [Cell("→".join("?" if bps is None else f"{bps:.0f}" for bps in (change.before_bps, change.after_bps)))]
         for name, column in columns.items():
             metric = change.by_metric.get(name)
             decimals = summary.metrics[name].decimals
@@ -74,7 +81,7 @@ def pairs_block(
         return tuple(made)
 
     body = tuple((*map(Cell, leading), *cells(change)) for leading, change, _ in rows)
-    notes = ["Each cell: FFR→VFR, change in per cent (+ is better) with its 95 % interval, resampled in pairs"]
+    notes = [f"Each cell: {pair}, change in per cent (+ is better) with its 95 % interval, resampled in pairs"]
     notes += [f"{' '.join(leading)}: {missing}" for leading, _, missing in rows if missing]
     all_columns = (*map(Column, headings), Column("Total bps"), *columns.values())
     return Block(title, all_columns, (Group(None, body),), notes=tuple(notes))
