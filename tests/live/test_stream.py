@@ -162,7 +162,7 @@ def test_what_a_user_can_get_wrong(codec: DTMCodec, speech: np.ndarray) -> None:
     with pytest.raises(RateError, match="bitrate and tau"):
         codec.stream_encoder(bitrate=700, tau=1.0)
     for bitrate in (90, 1501):
-        with pytest.raises(RateError, match=r"allowed: 100 \.\.\. 1500 bps"):
+        with pytest.raises(RateError, match=r"allowed: more than 100 bps, up to 1500"):
             codec.stream_encoder(bitrate=bitrate)
     with pytest.raises(ModelError, match=r"upsampler 'repeat'; allowed: 'mask'"):
         tiny(upsampler="repeat").stream_encoder()
