@@ -125,6 +125,15 @@ def test_what_is_no_sound_gets_one_line(run: Run, live_model: Path, data: bytes,
     assert message in result.stderr
 
 
+def test_a_sample_that_is_no_number_is_named_by_its_place_in_the_stream(run: Run, live_model: Path) -> None:
+    stereo = np.stack([sweep(SECONDS)] * 2, axis=1).astype("<f4")
+    stereo[20_000] = np.inf, -np.inf  # in a later block than the first
+    options = ("-m", live_model, "--rate", 16_000, "--channels", 2, "--format", "f32le")
+    result = run("stream", "encode", *options, stdin=stereo.tobytes())
+    assert result.code == 2
+    assert result.stderr == "dtm-codec: the stream holds nan at sample 20000; allowed: finite numbers\n"
+
+
 def test_stereo_floats_are_mixed() -> None:
     stereo = np.stack([sweep(0.1), -0.5 * sweep(0.1)], axis=1).astype("<f4")
     header = bytearray(wav_header(16_000))

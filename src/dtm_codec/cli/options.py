@@ -75,7 +75,7 @@ TokenRate: TypeAlias = Annotated[
     typer.Option(
         metavar="HZ",
         parser=_positive("a number > 0 of tokens a second, as 50 or 50Hz", hz=1),
-        help="Tokens a second, met by each file.",
+        help="Tokens a second, met as a bitrate is.",
     ),
 ]
 Tau: TypeAlias = Annotated[
