@@ -199,6 +199,18 @@ def test_thin_to_more_than_there_is_or_to_nothing_is_refused(run: Run, model: Pa
     assert not Path("speech.thin.dtm").exists()
 
 
+def test_thin_does_not_thin_what_it_has_thinned(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_audio(tmp_path / "folder" / "a.wav", sweep(1.0), 16_000)
+    assert run("encode", "folder", "-m", model, "--token-rate", 60).code == 0
+    for inputs in (["folder"], ["folder/a.dtm", "folder/a.thin.dtm"], ["folder/*.dtm"]):
+        result = run("thin", *inputs, "-m", model, "-b", 500, "--force")
+        assert result.code == 0, result.stderr
+        assert sorted(path.name for path in Path("folder").iterdir()) == ["a.dtm", "a.thin.dtm", "a.wav"]
+    assert run("thin", "folder/a.thin.dtm", "-m", model, "-b", 400).code == 0  # where it stands alone, it is an input
+    assert Path("folder/a.thin.thin.dtm").exists()
+
+
 def test_info_says_what_latency_the_bundled_model_has(run: Run, tmp_path: Path) -> None:
     codec_layout = DTMCodec(replace(preset("s-vfr-50"), dim=8, heads=1, mlp_hidden=8)).layout
     utterance = Encoded(np.array([1]), np.array([True]), 160, "small:00000000", codec_layout)
