@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import select
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +20,7 @@ import torch
 from cli_support import Run, sweep
 
 from dtm_codec import DTMCodec, Encoded, preset
-from dtm_codec.live.packets import read_record, write_record
+from dtm_codec.live.packets import SEQUENCES, Packet, StreamFormat, read_record, write_record
 from dtm_codec.speech.audio import read_audio, write_audio
 from dtm_codec.speech.pipes import open_pipe, pcm_bytes, wav_header
 
@@ -174,6 +178,38 @@ def test_packets_come_while_speech_goes_on_and_a_reader_may_leave(live_model: Pa
             pass
         assert process.wait(60) == 0
         assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes of a known size")
+def test_a_reader_that_stops_makes_the_writer_wait_and_loses_nothing(live_model: Path, packets: bytes) -> None:
+    start, *_ = records(packets)
+    form, mask = StreamFormat.from_start(start), np.ones(8, bool)
+    many = [form.write(Packet(n % SEQUENCES, mask, np.arange(8))) for n in range(1200)]  # 96 s, 20 kB
+    data = of_records([start, *many])
+    command = [sys.executable, "-m", "dtm_codec", "stream", "decode", "--raw", "-m", str(live_model)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, 4096)
+        taken: list[int] = []
+
+        def send() -> None:
+            for begin in range(0, len(data), 256):
+                os.write(process.stdin.fileno(), data[begin : begin + 256])  # type: ignore[union-attr]
+                taken.append(begin)
+            process.stdin.close()  # type: ignore[union-attr]
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        select.select([process.stdout], [], [], 60)  # the first speech is there, and nobody takes it
+        before = -1
+        while before != len(taken):  # until it takes no more either
+            before = len(taken)
+            time.sleep(1.0)
+        assert taken[-1] < len(data) - 4096
+        assert len(process.stdout.read()) == 2 * 1280 * len(many)
+        sender.join()
 
 
 def test_thin_writes_a_smaller_file_of_the_same_length(run: Run, model: Path, tmp_path: Path) -> None:

@@ -81,14 +81,17 @@ def codec_finder(
     codecs: dict[str, DTMCodec] = {}
 
     def find(model_id: str) -> DTMCodec:
+        known: list[str] = []
+        by_name = sorted(hub.bundled_models().items(), key=lambda item: item[0] != model_id.partition(":")[0])
+        for _, folder in by_name if model_id not in codecs else ():
+            loaded = hub.read_folder(folder)  # takes a while, so the likely one is read first
+            known.append(repr(loaded.model_id))
+            if loaded.model_id == model_id:
+                codecs[model_id] = options.load_codec(loaded, device, backend, in_torch=in_torch)
+                break
         if model_id not in codecs:
-            bundled = {loaded.model_id: loaded for loaded in map(hub.read_folder, hub.bundled_models().values())}
-            if model_id not in bundled:
-                known = ", ".join(map(repr, bundled)) or "none"
-                raise ModelError(
-                    f"made by model {model_id!r}; bundled: {known}; give the folder of its model by --model"
-                )
-            codecs[model_id] = options.load_codec(bundled[model_id], device, backend, in_torch=in_torch)
+            bundled = ", ".join(known) or "none"
+            raise ModelError(f"made by model {model_id!r}; bundled: {bundled}; give the folder of its model by --model")
         return codecs[model_id]
 
     return find

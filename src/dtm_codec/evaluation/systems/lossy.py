@@ -101,7 +101,8 @@ class Lossy(System):
         form = StreamFormat(encoded.model_id, encoded.layout, packet_steps(codec.config, SLOT_MS))
         decoder = codec.stream_decoder(form.start)
         seconds = form.steps / form.layout.frame_rate  # a packet is a slot only where 40 ms are whole steps
-        played, before = [], np.zeros(0, np.int64)
+        played: list[Samples] = []
+        before = np.zeros(0, np.int64)
         for packet in form.split(encoded.mask, encoded.codes, encoded.num_samples):
             gone = _in_lost_slot(len(played) * seconds, lost)
             if gone and self.conceal == "repeat" and before.size:
