@@ -97,13 +97,13 @@ def test_of_several_bundled_models_only_the_one_in_question_is_read(
     run: Run, speech: Path, model: Path, fixed_rate_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run("encode", "speech.wav", "-m", model)
-    for name, folder in (("s-vfr-50", model), ("a-live-one", fixed_rate_model)):
+    for name, folder in (("small", model), ("a-live-one", fixed_rate_model)):
         shutil.copytree(folder, tmp_path / "bundled" / name)
     monkeypatch.setattr("dtm_codec.models.hub.BUNDLED", tmp_path / "bundled")
     read, read_folder = [], hub.read_folder
     monkeypatch.setattr(hub, "read_folder", lambda folder: read.append(folder.name) or read_folder(folder))
     assert run("decode", "speech.dtm").code == 0
-    assert read == ["s-vfr-50"]
+    assert read == ["small"]
 
 
 def test_another_model_is_refused_with_both_names(run: Run, speech: Path, model: Path, fixed_rate_model: Path) -> None:

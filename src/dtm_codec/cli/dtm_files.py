@@ -12,7 +12,7 @@ from .facts import FileFacts, facts_of
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
-    from ..config import BackendName
+    from ..config import BackendName, CodecConfig
     from ..encoded import Encoded
 
 DTM = ".dtm"
@@ -63,6 +63,14 @@ def opener(
     return open_bytes
 
 
+def bundled_configs() -> dict[Path, CodecConfig]:
+    """Of all bundled models, by folder. Their weights, which tell their full ids, would take seconds to read."""
+    from ..config import read_model_config
+    from ..models import hub
+
+    return {folder: read_model_config(folder / hub.CONFIG_FILE)[0] for folder in hub.bundled_models().values()}
+
+
 def codec_finder(
     model: str | None, device: str, backend: BackendName | None = None, *, in_torch: bool = False
 ) -> Callable[[str], DTMCodec]:
@@ -82,9 +90,9 @@ def codec_finder(
 
     def find(model_id: str) -> DTMCodec:
         known: list[str] = []
-        by_name = sorted(hub.bundled_models().items(), key=lambda item: item[0] != model_id.partition(":")[0])
-        for _, folder in by_name if model_id not in codecs else ():
-            loaded = hub.read_folder(folder)  # takes a while, so the likely one is read first
+        configs, name = {} if model_id in codecs else bundled_configs(), model_id.partition(":")[0]
+        for folder in sorted(configs, key=lambda folder: configs[folder].name != name):  # the likely one first
+            loaded = hub.read_folder(folder)
             known.append(repr(loaded.model_id))
             if loaded.model_id == model_id:
                 codecs[model_id] = options.load_codec(loaded, device, backend, in_torch=in_torch)
