@@ -178,8 +178,13 @@ def test_thinning_keeps_more_of_what_changes_than_of_what_repeats_itself(codec: 
 
 def test_thinning_refuses_more_than_there_is_and_fixed_rates(codec: DTMCodec, speech: np.ndarray) -> None:
     encoded = codec.encode(speech, 16_000, bitrate=500)
-    with pytest.raises(RateError, match=r"allowed: at most the \d+ bps that it has"):
-        codec.thin(encoded, bitrate=900)
+    for bitrate in (900, 2000):
+        with pytest.raises(
+            RateError, match=rf"bitrate = {bitrate} bps; allowed: 107 \.\.\. (49|50)\d bps on this audio"
+        ):
+            codec.thin(encoded, bitrate=bitrate)
+    with pytest.raises(RateError, match=r"token rate = 60 Hz; allowed: 0\.50 \.\.\. 28\.\d0 Hz on this audio"):
+        codec.thin(encoded, token_rate=60)
     with pytest.raises(RateError, match="to no rate"):
         codec.thin(encoded)
     fixed = tiny("s-ffr-50")
