@@ -12,6 +12,7 @@ import soundfile
 from cli_support import Run, sweep
 
 from dtm_codec import DTMCodec
+from dtm_codec.models import hub
 from dtm_codec.speech.audio import audio_info, read_audio, write_audio
 
 INFO_KEYS = {
@@ -90,6 +91,19 @@ def test_a_bundled_model_is_found_by_the_id_in_the_file(
     assert f"speech.dtm: made by model '{model_id}'; bundled: none; give the folder" in missing.stderr
     shutil.copytree(model, tmp_path / "bundled" / "any-name")
     assert run("decode", "speech.dtm").code == 0
+
+
+def test_of_several_bundled_models_only_the_one_in_question_is_read(
+    run: Run, speech: Path, model: Path, fixed_rate_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run("encode", "speech.wav", "-m", model)
+    for name, folder in (("small", model), ("a-live-one", fixed_rate_model)):
+        shutil.copytree(folder, tmp_path / "bundled" / name)
+    monkeypatch.setattr("dtm_codec.models.hub.BUNDLED", tmp_path / "bundled")
+    read, read_folder = [], hub.read_folder
+    monkeypatch.setattr(hub, "read_folder", lambda folder: read.append(folder.name) or read_folder(folder))
+    assert run("decode", "speech.dtm").code == 0
+    assert read == ["small"]
 
 
 def test_another_model_is_refused_with_both_names(run: Run, speech: Path, model: Path, fixed_rate_model: Path) -> None:

@@ -69,6 +69,13 @@ def test_a_rate_outside_of_training_is_warned_about(
         assert result.stderr.count(WARNING) == 1
 
 
+def test_a_rate_that_a_stream_refuses_is_one_line(run: Run, known: Path) -> None:
+    result = run("stream", "encode", "-m", known, "-b", 8000, stdin=wav_header(16_000) + pcm_bytes(sweep(0.1)))
+    assert (result.code, result.stdout) == (2, b"")
+    assert result.stderr.startswith("dtm-codec: 8000 bps")
+    assert result.stderr.count("\n") == 1
+
+
 def test_without_a_known_range_or_a_rate_nothing_is_said(run: Run, speech: Path, model: Path, known: Path) -> None:
     for words in (("-m", model, "--bitrate", 300), ("-m", known)):
         assert "trained at" not in run("encode", "speech.wav", *words, "--force").stderr

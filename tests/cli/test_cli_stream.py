@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import select
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +20,7 @@ import torch
 from cli_support import Run, sweep
 
 from dtm_codec import DTMCodec, Encoded, preset
-from dtm_codec.live.packets import read_record, write_record
+from dtm_codec.live.packets import SEQUENCES, Packet, StreamFormat, read_record, write_record
 from dtm_codec.speech.audio import read_audio, write_audio
 from dtm_codec.speech.pipes import open_pipe, pcm_bytes, wav_header
 
@@ -125,6 +129,15 @@ def test_what_is_no_sound_gets_one_line(run: Run, live_model: Path, data: bytes,
     assert message in result.stderr
 
 
+def test_a_sample_that_is_no_number_is_named_by_its_place_in_the_stream(run: Run, live_model: Path) -> None:
+    stereo = np.stack([sweep(SECONDS)] * 2, axis=1).astype("<f4")
+    stereo[20_000] = np.inf, -np.inf  # in a later block than the first
+    options = ("-m", live_model, "--rate", 16_000, "--channels", 2, "--format", "f32le")
+    result = run("stream", "encode", *options, stdin=stereo.tobytes())
+    assert result.code == 2
+    assert result.stderr == "dtm-codec: the stream holds nan at sample 20000; allowed: finite numbers\n"
+
+
 def test_stereo_floats_are_mixed() -> None:
     stereo = np.stack([sweep(0.1), -0.5 * sweep(0.1)], axis=1).astype("<f4")
     header = bytearray(wav_header(16_000))
@@ -167,6 +180,38 @@ def test_packets_come_while_speech_goes_on_and_a_reader_may_leave(live_model: Pa
         assert process.stderr.read() == b""
 
 
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes of a known size")
+def test_a_reader_that_stops_makes_the_writer_wait_and_loses_nothing(live_model: Path, packets: bytes) -> None:
+    start, *_ = records(packets)
+    form, mask = StreamFormat.from_start(start), np.ones(8, bool)
+    many = [form.write(Packet(n % SEQUENCES, mask, np.arange(8))) for n in range(1200)]  # 96 s, 20 kB
+    data = of_records([start, *many])
+    command = [sys.executable, "-m", "dtm_codec", "stream", "decode", "--raw", "-m", str(live_model)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, 4096)
+        taken: list[int] = []
+
+        def send() -> None:
+            for begin in range(0, len(data), 256):
+                os.write(process.stdin.fileno(), data[begin : begin + 256])  # type: ignore[union-attr]
+                taken.append(begin)
+            process.stdin.close()  # type: ignore[union-attr]
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        select.select([process.stdout], [], [], 60)  # the first speech is there, and nobody takes it
+        before = -1
+        while before != len(taken):  # until it takes no more either
+            before = len(taken)
+            time.sleep(1.0)
+        assert taken[-1] < len(data) - 4096
+        assert len(process.stdout.read()) == 2 * 1280 * len(many)
+        sender.join()
+
+
 def test_thin_writes_a_smaller_file_of_the_same_length(run: Run, model: Path, tmp_path: Path) -> None:
     write_audio(tmp_path / "long.wav", sweep(4.0), 16_000)
     assert run("encode", "long.wav", "-m", model, "-b", 800).code == 0
@@ -185,9 +230,22 @@ def test_thin_to_more_than_there_is_or_to_nothing_is_refused(run: Run, model: Pa
     run("encode", "speech.wav", "-m", model, "-b", 500, "--nominal")
     result = run("thin", "speech.dtm", "-m", model, "-b", 900)
     assert result.code == 2
-    assert "allowed: at most the 50" in result.stderr
+    assert " ... 50" in result.stderr
+    assert "bitrate = 900 bps; allowed: " in result.stderr
     assert "to which rate" in run("thin", "speech.dtm", "-m", model).stderr
     assert not Path("speech.thin.dtm").exists()
+
+
+def test_thin_does_not_thin_what_it_has_thinned(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_audio(tmp_path / "folder" / "a.wav", sweep(1.0), 16_000)
+    assert run("encode", "folder", "-m", model, "--token-rate", 60).code == 0
+    for inputs in (["folder"], ["folder/a.dtm", "folder/a.thin.dtm"], ["folder/*.dtm"]):
+        result = run("thin", *inputs, "-m", model, "-b", 500, "--force")
+        assert result.code == 0, result.stderr
+        assert sorted(path.name for path in Path("folder").iterdir()) == ["a.dtm", "a.thin.dtm", "a.wav"]
+    assert run("thin", "folder/a.thin.dtm", "-m", model, "-b", 400).code == 0  # where it stands alone, it is an input
+    assert Path("folder/a.thin.thin.dtm").exists()
 
 
 def test_info_says_what_latency_the_bundled_model_has(run: Run, tmp_path: Path) -> None:

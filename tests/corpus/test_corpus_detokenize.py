@@ -1,6 +1,8 @@
 """Tokens in a table are as good as the utterances they came from."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from corpus_helpers import SAMPLE_RATE
 
@@ -64,6 +66,10 @@ def test_what_is_no_table_of_tokens_is_refused(tmp_path):
     with pytest.raises(CorpusError, match="no Parquet file"):
         detokenize(tmp_path, tmp_path / "audio")
     (tmp_path / "a.parquet").write_bytes(b"nothing")
+    with pytest.raises(CorpusError, match="is no shard of tokens"):
+        detokenize(tmp_path / "a.parquet", tmp_path / "audio")
+    forged = pa.table({"id": ["a"]}).replace_schema_metadata({b"dtm_codec": b"{"})
+    pq.write_table(forged, tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match="is no shard of tokens"):
         detokenize(tmp_path / "a.parquet", tmp_path / "audio")
 

@@ -193,6 +193,25 @@ def test_a_row_without_audio_is_an_item_that_fails(tmp_path, speech):
     assert [isinstance(item, Failure) for item in found] == [False, True]
 
 
+@pytest.mark.parametrize("note", [b"{", b"[]", b'{"info": null}', b'{"info": {"features": []}}', b"\xff"])
+def test_what_datasets_did_not_write_about_a_table_says_nothing(tmp_path, speech, note):
+    pq.write_table(table(speech).replace_schema_metadata({b"huggingface": note}), tmp_path / "a.parquet")
+    assert [i.audio for i in items(opened(tmp_path / "a.parquet", tmp_path))] == [r.wav for r in speech]
+
+
+@pytest.mark.parametrize("column", ["text", "id"])
+def test_a_row_whose_text_is_not_utf_8_is_an_item_that_fails(tmp_path, speech, column):
+    rows = table(speech[:4])
+    words = pa.array([b"one", b"caf\xe9", b"three", b"four"], pa.binary())
+    latin_1 = pa.StringArray.from_buffers(4, *words.buffers()[1:])  # nobody checks it when it is written
+    kept = [name for name in rows.column_names if name != column]
+    pq.write_table(rows.select(kept).append_column(column, latin_1), tmp_path / "a.parquet")
+    found = items(opened(tmp_path / "a.parquet", tmp_path))
+    assert [isinstance(i, Failure) for i in found] == [False, True, False, False]
+    assert found[1].id == "a.parquet:1"
+    assert "not UTF-8" in found[1].reason
+
+
 def test_a_dataset_saved_to_disk(tmp_path, speech):
     datasets = pytest.importorskip("datasets")
     rows = [{"clip": {"bytes": r.wav, "path": None}, "sentence": r.text} for r in speech]

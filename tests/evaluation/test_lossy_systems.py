@@ -68,6 +68,20 @@ def test_the_concealments_differ_where_slots_are_lost(speech: Samples) -> None:
     assert np.abs(outputs["repeat"] - outputs["mask"]).max() > 1e-4
 
 
+@pytest.mark.parametrize("name", ["s-ffr-50", "s-vfr-80", "s-vfr-25"])
+@pytest.mark.parametrize("conceal", ["mask", "repeat"])
+def test_fixed_rates_and_packets_that_are_no_whole_slots(name: str, conceal: str, speech: Samples) -> None:
+    """Of 2 s of speech in slots of 40 ms, and of lengths whose last slot is lost."""
+    rate = "" if "ffr" in name else "token_rate=20&"
+    system = systems.build(f"lossy:dtm:random:{name}?{rate}loss=30&conceal={conceal}")
+    assert isinstance(system, Lossy)
+    lengths = [length for length in range(20_000, 20_040) if system.lost_slots(length)[-1]][:2]
+    for length in (speech.size, *lengths):
+        decoded = system.decode(system.encode(speech[:length]))
+        assert decoded.shape == (length,)
+        assert np.isfinite(decoded).all()
+
+
 def test_libopus_fills_what_is_missing(speech: Samples) -> None:
     system = built("opus:6", "loss=0")
     from dtm_codec.evaluation.systems.programs import ogg_packets

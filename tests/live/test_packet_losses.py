@@ -69,6 +69,15 @@ def test_twice_and_late_are_dropped_and_out_of_order_waits(codec: DTMCodec, stre
     assert (hasty.given_up, hasty.dropped) == (2, 2)
 
 
+def test_the_first_packets_are_waited_for_too(codec: DTMCodec, stream: tuple[bytes, list[bytes]]) -> None:
+    start, packets = stream
+    in_order, patient = codec.stream_decoder(start), codec.stream_decoder(start, wait=2)
+    expected = np.concatenate([in_order.push(packet) for packet in packets])
+    swapped = [packets[2], packets[0], packets[1], *packets[3:]]
+    assert np.array_equal(np.concatenate([patient.push(packet) for packet in swapped]), expected)
+    assert (patient.received, patient.given_up, patient.dropped) == (len(packets), 0, 0)
+
+
 def test_a_stream_can_be_joined_in_the_middle_and_is_soon_the_same(speech: np.ndarray) -> None:
     codec = tiny("vfr-50", window=8)  # its head has no phase to carry along
     encoder = codec.stream_encoder(tau=usual_tau(codec, speech), packet_ms=40)

@@ -17,6 +17,7 @@ from dtm_codec.config import SelectorConfig
 from dtm_codec.errors import BitstreamError, RateError
 from dtm_codec.live.latency import latency_of
 from dtm_codec.live.losses import draw_losses
+from dtm_codec.live.packets import Packet, StreamFormat
 from dtm_codec.live.rate import Budget, CausalPLE
 from dtm_codec.rate.request import RateRequest
 from dtm_codec.selectors import PLE
@@ -116,6 +117,8 @@ def test_rates_that_cannot_be_met() -> None:
         Budget.of(RateRequest(bitrate=120), LAYOUT, 10)
     with pytest.raises(RateError, match="101 tokens a second"):
         Budget.of(RateRequest(token_rate=101), LAYOUT, None)
+    with pytest.raises(RateError, match=r"^100 bps .*; allowed: more than 100 bps, up to 1500$"):
+        Budget.of(RateRequest(bitrate=100), LAYOUT, None)
 
 
 def test_latency_is_what_the_stacks_look_ahead_and_the_frames_overlap() -> None:
@@ -175,8 +178,13 @@ def test_thinning_keeps_more_of_what_changes_than_of_what_repeats_itself(codec: 
 
 def test_thinning_refuses_more_than_there_is_and_fixed_rates(codec: DTMCodec, speech: np.ndarray) -> None:
     encoded = codec.encode(speech, 16_000, bitrate=500)
-    with pytest.raises(RateError, match=r"allowed: at most the \d+ bps that it has"):
-        codec.thin(encoded, bitrate=900)
+    for bitrate in (900, 2000):
+        with pytest.raises(
+            RateError, match=rf"bitrate = {bitrate} bps; allowed: 107 \.\.\. (49|50)\d bps on this audio"
+        ):
+            codec.thin(encoded, bitrate=bitrate)
+    with pytest.raises(RateError, match=r"token rate = 60 Hz; allowed: 0\.50 \.\.\. 28\.\d0 Hz on this audio"):
+        codec.thin(encoded, token_rate=60)
     with pytest.raises(RateError, match="to no rate"):
         codec.thin(encoded)
     fixed = tiny("s-ffr-50")
@@ -200,3 +208,18 @@ def test_a_relay_thins_packets_to_the_rate(codec: DTMCodec, speech: np.ndarray) 
         thinner.push(packets[0] + b"\0")
     with pytest.raises(RateError, match="to no rate"):
         codec.stream_thinner(encoder.start)
+
+
+def test_a_relay_does_not_save_up_what_a_pause_leaves(codec: DTMCodec) -> None:
+    """A stream without a steered rate sends nothing for 20 s, then far more than the relay may pass on."""
+    form = StreamFormat(codec.model_id, codec.layout, 8)
+    thinner, draw = codec.stream_thinner(form.start, bitrate=500), np.random.default_rng(0)
+    passed = []
+    for number in range(500):
+        mask = np.arange(8) < (0 if number < 250 else 6)
+        packet = Packet(number, mask, draw.integers(0, 16_384, int(mask.sum())))
+        passed.append(form.read(thinner.push(form.write(packet))))
+    kept, _ = joined(passed)
+    bits = 14 * np.convolve(kept, np.ones(200, int), "valid") + 200
+    assert bits.max() / 2 < 1.15 * 500
+    assert bits[-1] / 2 == pytest.approx(500, rel=0.05)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import numpy as np
@@ -219,6 +221,28 @@ def test_who_takes_nothing_is_not_waited_for(live_codec: DTMCodec, monkeypatch):
     anyio.run(room.answer, Stuck())
     assert room.calls == 0
     assert time.monotonic() - began < 10
+
+
+def speak_on(line: ClientConnection, data: bytes) -> None:
+    """For a minute, without listening."""
+    for _ in range(120):
+        line.send(data)
+
+
+def test_a_caller_who_stops_reading_is_hung_up_on(app: Guard, in_a_hurry, speech, monkeypatch):
+    """Through a real connection, whose buffers fill first."""
+    monkeypatch.setattr(live, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(connections, "FAREWELL_SECONDS", 0.5)
+    data = pcm_bytes(np.resize(speech, 8000))
+    with served(app, buffer=4096) as url, socket.socket() as own:
+        for kind in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            own.setsockopt(socket.SOL_SOCKET, kind, 4096)
+        own.connect((urlsplit(url).hostname, urlsplit(url).port))
+        address = url.replace("http", "ws") + live.LIVE_PATH
+        with connect(address, sock=own, max_queue=1, close_timeout=1) as line:
+            line.send(json.dumps({"sample_rate": 16_000}))
+            with pytest.raises(ConnectionClosed):
+                speak_on(line, data)
 
 
 def test_a_call_has_an_end(url: str, in_a_hurry, speech, monkeypatch):

@@ -48,9 +48,11 @@ def make_prepared(
 
 
 @contextmanager
-def served(app: Guard) -> Iterator[str]:
-    """A real server on a free port, for as long as the block lasts."""
+def served(app: Guard, buffer: int | None = None) -> Iterator[str]:
+    """A real server on a free port, for as long as the block lasts. buffer: bytes that its connections hold"""
     with socket.create_server(("127.0.0.1", 0)) as bound:
+        for kind in (socket.SO_SNDBUF, socket.SO_RCVBUF) if buffer else ():
+            bound.setsockopt(socket.SOL_SOCKET, kind, buffer)
         server = uvicorn.Server(server_settings(app, "error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,11 +13,8 @@ from rich.table import Table
 
 from ..errors import DTMCodecError
 from . import batch, jobs, options, standard_streams, terminal
-from .dtm_files import DTM, check_signature, checked_facts, opener
+from .dtm_files import DTM, bundled_configs, check_signature, checked_facts, opener
 from .facts import FileFacts, facts_of, latency_text
-
-if TYPE_CHECKING:
-    from ..config import CodecConfig
 
 
 def encode(
@@ -189,16 +186,7 @@ def info(
 
 
 def _rows(facts: FileFacts) -> list[tuple[str, str]]:
-    config = _bundled_config(facts.model)
-    if config is None:
-        return facts.rows
-    return [*facts.rows, ("latency", f"{latency_text(config)}, of the bundled {config.name!r} in a stream")]
-
-
-def _bundled_config(model_id: str) -> CodecConfig | None:
-    """Of the bundled model of that name. Its weights are not compared: that would take seconds."""
-    from ..config import read_model_config
-    from ..models import hub
-
-    configs = [read_model_config(folder / hub.CONFIG_FILE)[0] for folder in hub.bundled_models().values()]
-    return next((config for config in configs if config.name == model_id.partition(":")[0]), None)
+    name = facts.model.partition(":")[0]
+    same_name = [config for config in bundled_configs().values() if config.name == name]
+    latency = [("latency", f"{latency_text(config)}, of the bundled {name!r} in a stream") for config in same_name]
+    return facts.rows + latency

@@ -24,7 +24,7 @@ def tokenize(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet shards and metadata.json.")],
     model: options.Model = None,
-    bitrate: options.Bitrate = None,
+    bitrate: options.NominalBitrate = None,
     token_rate: options.TokenRate = None,
     tau: options.Tau = None,
     selector: options.Selector = None,

@@ -12,7 +12,7 @@ from .facts import FileFacts, facts_of
 
 if TYPE_CHECKING:
     from ..codec import DTMCodec
-    from ..config import BackendName
+    from ..config import BackendName, CodecConfig
     from ..encoded import Encoded
 
 DTM = ".dtm"
@@ -63,6 +63,14 @@ def opener(
     return open_bytes
 
 
+def bundled_configs() -> dict[Path, CodecConfig]:
+    """Of all bundled models, by folder. Their weights, which tell their full ids, would take seconds to read."""
+    from ..config import read_model_config
+    from ..models import hub
+
+    return {folder: read_model_config(folder / hub.CONFIG_FILE)[0] for folder in hub.bundled_models().values()}
+
+
 def codec_finder(
     model: str | None, device: str, backend: BackendName | None = None, *, in_torch: bool = False
 ) -> Callable[[str], DTMCodec]:
@@ -81,14 +89,17 @@ def codec_finder(
     codecs: dict[str, DTMCodec] = {}
 
     def find(model_id: str) -> DTMCodec:
+        known: list[str] = []
+        configs, name = {} if model_id in codecs else bundled_configs(), model_id.partition(":")[0]
+        for folder in sorted(configs, key=lambda folder: configs[folder].name != name):  # the likely one first
+            loaded = hub.read_folder(folder)
+            known.append(repr(loaded.model_id))
+            if loaded.model_id == model_id:
+                codecs[model_id] = options.load_codec(loaded, device, backend, in_torch=in_torch)
+                break
         if model_id not in codecs:
-            bundled = {loaded.model_id: loaded for loaded in map(hub.read_folder, hub.bundled_models().values())}
-            if model_id not in bundled:
-                known = ", ".join(map(repr, bundled)) or "none"
-                raise ModelError(
-                    f"made by model {model_id!r}; bundled: {known}; give the folder of its model by --model"
-                )
-            codecs[model_id] = options.load_codec(bundled[model_id], device, backend, in_torch=in_torch)
+            bundled = ", ".join(known) or "none"
+            raise ModelError(f"made by model {model_id!r}; bundled: {bundled}; give the folder of its model by --model")
         return codecs[model_id]
 
     return find

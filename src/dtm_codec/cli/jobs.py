@@ -107,7 +107,9 @@ def plan(inputs: Sequence[str], output: str | None, conversion: Conversion) -> P
         return source.with_name(source.stem + conversion.beside)
 
     jobs = dict.fromkeys(Job(source, target(source, relative)) for source, relative in found)  # named twice, done once
-    return Plan(tuple(jobs), is_batch, conversion.check)
+    outputs = {job.target for job in jobs if job.target not in (None, job.source)} if output is None else set()
+    # what an earlier run has put beside its input is found with it, and is not to be done again
+    return Plan(tuple(job for job in jobs if job.source not in outputs), is_batch, conversion.check)
 
 
 def find(inputs: Sequence[str], suffixes: tuple[str, ...]) -> list[tuple[Path | None, Path]]:

@@ -70,12 +70,23 @@ Bitrate: TypeAlias = Annotated[
         help="Total bits a second, position bits included, met by each file, unless it is silent: 800, 800bps or 0.8k.",
     ),
 ]
+NominalBitrate: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--bitrate",
+        "-b",
+        metavar="BPS",
+        parser=bitrate,
+        help="Total bits a second by the paper's Eq. 5, before entropy coding, met by each file, unless it is silent: "
+        "800, 800bps or 0.8k.",
+    ),
+]
 TokenRate: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="HZ",
         parser=_positive("a number > 0 of tokens a second, as 50 or 50Hz", hz=1),
-        help="Tokens a second, met by each file.",
+        help="Tokens a second, met as a bitrate is.",
     ),
 ]
 Tau: TypeAlias = Annotated[

@@ -31,7 +31,8 @@ def encode(
             "-b",
             metavar="BPS",
             parser=options.bitrate,
-            help="Total bits a second, position bits included, held over any 2 s within 15 %: 800, 800bps or 0.8k.",
+            help="Total bits a second, position bits included, held over any 2 s within 15 %: 800, 800bps or 0.8k. "
+            "Headers of packets come on top: 24 bits each.",
         ),
     ] = None,
     token_rate: options.TokenRate = None,
@@ -48,11 +49,11 @@ def encode(
 
     asked, raw = options.one_rate(bitrate, token_rate, tau), options.raw_format(rate, channels, sample_format)
     codec = options.load_codec(model, device, in_torch=True)
-    _warn(options.rate_warning(codec, asked))
     steps = tokens = 0
     with _until_reader_leaves():
         audio = open_pipe(sys.stdin.buffer, raw)
         encoder = codec.stream_encoder(**asked, packet_ms=packet_ms, sample_rate=audio.sample_rate)
+        _warn(options.rate_warning(codec, asked))
         form, out = encoder.format, sys.stdout.buffer
         write_record(out, encoder.start)
         out.flush()

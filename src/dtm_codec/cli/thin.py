@@ -25,10 +25,10 @@ def thin(
             "-o",
             metavar="OUT.dtm|DIR",
             help="A .dtm file, a folder (made if need be, folders are mirrored in it), or - for stdout. "
-            "Default: NAME.thin.dtm beside NAME.dtm.",
+            "Default: NAME.thin.dtm beside NAME.dtm, which is then no input.",
         ),
     ] = None,
-    bitrate: options.Bitrate = None,
+    bitrate: options.NominalBitrate = None,
     token_rate: options.TokenRate = None,
     model: Annotated[
         str | None,

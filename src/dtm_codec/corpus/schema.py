@@ -141,7 +141,7 @@ def read_footer(path: Path) -> tuple[Stamp, ShardReport]:
     try:
         footer = json.loads(pq.read_metadata(path).metadata[REPORT_KEY])
         return build(Stamp, footer["stamp"]), build(ShardReport, footer["report"])
-    except (pa.ArrowException, OSError, KeyError, TypeError, ConfigError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise CorpusError(f"{path} is no shard of tokens: {error}") from error
 
 

@@ -47,7 +47,7 @@ class Tables(Source):
                 if _may_name_files(table.schema.field(columns.audio).type):
                     for path in table.audio_paths(columns.audio):
                         fingerprint.add_file(root / path)
-            except (pa.ArrowException, OSError):
+            except (pa.ArrowException, OSError, UnicodeDecodeError):
                 continue
         return cls(root, str(fingerprint), count, tuple(files))
 
@@ -74,13 +74,18 @@ class Tables(Source):
             columns = _columns(table.schema, part.file)
             row = sum(table.group_rows[: part.start])
             for batch in table.batches(part.start, part.stop, columns.all):
-                for record in batch.to_pylist():
-                    yield self._item(record, columns.audio, f"{name}:{row}")
+                for index in range(batch.num_rows):
+                    yield self._item(batch.slice(index, 1), columns.audio, f"{name}:{row}")
                     row += 1
         except (pa.ArrowException, OSError) as error:
             yield Failure(f"{name}:{row}", f"the table cannot be read from row {row} on: {error}")
 
-    def _item(self, record: dict[str, Any], audio_column: str, place: str) -> Utterance | Failure:
+    def _item(self, row: Any, audio_column: str, place: str) -> Utterance | Failure:
+        """row: a batch of one"""
+        try:
+            (record,) = row.to_pylist()
+        except UnicodeDecodeError as error:
+            return Failure(place, f"the row holds text that is not UTF-8: {error}")
         own = first_field(record, FIELDS["id"])
         name = (own and plain_text(str(record[own]))) or place
         audio = record.pop(audio_column)
@@ -103,14 +108,21 @@ class _Columns(NamedTuple):
 
 def _columns(schema: Any, file: str) -> _Columns:
     """Which columns to read: the one that `datasets` marked as audio, or the first with a usual name."""
-    features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    marked = [name for name, kind in features.items() if isinstance(kind, dict) and kind.get("_type") == "Audio"]
-    audio = next((name for name in (*marked, *AUDIO_FIELDS) if name in schema.names), None)
+    audio = next((name for name in (*_marked(schema), *AUDIO_FIELDS) if name in schema.names), None)
     if audio is None:
         raise DataError(f"{file} has no audio column among {schema.names}; allowed: {', '.join(AUDIO_FIELDS)}")
     ids = [name for name in FIELDS["id"] if name in schema.names][:1]
     wanted = {audio, *ids, *FIELDS["text"], *FIELDS["speaker"], "offset", "duration"}
     return _Columns(audio, ids, [name for name in schema.names if name in wanted])
+
+
+def _marked(schema: Any) -> list[str]:
+    """Columns that `datasets` marked as audio. What it did not write like this says nothing."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return [name for name, kind in features.items() if isinstance(kind, dict) and kind.get("_type") == "Audio"]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return []
 
 
 class _Parquet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,8 @@ from ..models.hub import find as find_model
 
 FAMILIES = ("small", "paper")
 """Twins for CPU, or the paper's own size."""
+
+_OUR_MODEL = re.compile(r"(?<![^:])dtm:([^?]+)")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Models:
             if (folder / "model.safetensors").is_file():
                 return str(folder)
         return None
+
+    def put_into(self, system: str) -> str:
+        """A system by name, as `lossy:dtm:small?loss=5`, with the model that was given in place of the one it names."""
+        return _OUR_MODEL.sub(lambda found: "dtm:" + self.given.get(found[1], found[1]), system)
 
     def full_name(self, name: str) -> str:
         """Its name in this family: vfr-50 is s-vfr-50 among the small; fine-tuned ones are s-ple and ft-ple."""

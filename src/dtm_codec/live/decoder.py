@@ -57,7 +57,9 @@ class StreamDecoder:
         size = self._network.config.quantizer.codebook_size
         if packet.codes.size and packet.codes.max() >= size:
             raise BitstreamError(f"code {packet.codes.max()}; allowed: 0 ... {size - 1}")
-        expected = packet.sequence if self._next is None else self._next  # a stream is joined at any packet
+        expected = self._next
+        if expected is None:  # a stream is joined at any packet; near its beginning, those before it may still come
+            expected = 0 if packet.sequence <= self._wait else packet.sequence
         ahead = (packet.sequence - expected + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2
         restarted = _NOTHING
         if abs(ahead) > self._most_missing:

@@ -78,7 +78,7 @@ class StreamEncoder:
             raise StreamError("the stream has ended; start another")
         if len(samples) == 0:
             return []
-        signal = check_level(as_mono(samples), "the stream", self._pushed)
+        signal = check_level(as_mono(samples, "the stream", self._pushed), "the stream", self._pushed)
         self._pushed += signal.size
         return self._push(self._resampled(signal, last=False))
 

@@ -42,8 +42,9 @@ class Budget:
             bitrate, token_rate = layout.bitrate(request.token_rate), request.token_rate
         fewest = layout.frame_rate / s_max if s_max else 0.0
         if not (0 < token_rate <= layout.frame_rate and token_rate >= fewest):
-            low, high = (layout.bitrate(rate) for rate in (fewest, layout.frame_rate))
-            raise RateError(f"{bitrate:g} bps ({token_rate:g} tokens a second); allowed: {low:.0f} ... {high:.0f} bps")
+            low, high = (f"{layout.bitrate(rate):.0f}" for rate in (fewest, layout.frame_rate))
+            allowed = f"{low} ... {high} bps" if fewest else f"more than {low} bps, up to {high}"
+            raise RateError(f"{bitrate:g} bps ({token_rate:g} tokens a second); allowed: {allowed}")
         slack = TOLERANCE * bitrate * WINDOW_SECONDS / 2 / layout.token_bits
         return cls(token_rate / layout.frame_rate, max(1.0, slack))
 
@@ -58,7 +59,8 @@ class Budget:
         return self.balance + self.tokens_per_step > self.slack
 
     def step(self, kept: bool) -> None:
-        self.balance += self.tokens_per_step - kept
+        """Tokens that nobody spends for long, as where a relay is sent none, are not saved up for later."""
+        self.balance = min(self.balance + self.tokens_per_step - kept, self.slack)
 
 
 class CausalPLE:

@@ -57,12 +57,13 @@ def tokens_for_bitrate(
     s_max: int | None = None,
     *,
     strict: bool = True,
+    most: int | None = None,
 ) -> int:
     """Tokens that spend a total of `bitrate` bits a second, position bits included, on audio of these lengths.
 
-    strict: refuse what cannot be reached; otherwise the nearest that can be.
+    strict: refuse what cannot be reached; otherwise the nearest that can be. most: tokens that there are to choose from
     """
-    reach = reach_of(num_samples, layout, s_max)
+    reach = reach_of(num_samples, layout, s_max, most)
     low, high = (layout.bits(tokens, reach.steps).total / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
         (bitrate * reach.seconds - layout.bits(0, reach.steps).total) / layout.token_bits,
@@ -72,10 +73,15 @@ def tokens_for_bitrate(
 
 
 def tokens_for_token_rate(
-    token_rate: float, num_samples: int | Sequence[int], layout: Layout, s_max: int | None = None
+    token_rate: float,
+    num_samples: int | Sequence[int],
+    layout: Layout,
+    s_max: int | None = None,
+    *,
+    most: int | None = None,
 ) -> int:
-    """Tokens that make `token_rate` a second on audio of these lengths."""
-    reach = reach_of(num_samples, layout, s_max)
+    """Tokens that make `token_rate` a second on audio of these lengths. most: that there are to choose from"""
+    reach = reach_of(num_samples, layout, s_max, most)
     low, high = (tokens / reach.seconds for tokens in (reach.fewest, reach.most))
     return reach.nearest(
         token_rate * reach.seconds,
@@ -101,8 +107,9 @@ class Reach:
         return min(max(round(tokens), self.fewest), self.most)
 
 
-def reach_of(num_samples: int | Sequence[int], layout: Layout, s_max: int | None) -> Reach:
-    """A fixed rate has no choice; at a variable one every utterance has a token for its first step."""
+def reach_of(num_samples: int | Sequence[int], layout: Layout, s_max: int | None, most: int | None = None) -> Reach:
+    """A fixed rate has no choice; at a variable one every utterance has a token for its first step. most: tokens, if
+    not every step may have one"""
     lengths = [num_samples] if isinstance(num_samples, int) else num_samples
     steps = [layout.steps(samples) for samples in lengths]
     fewest = sum(-(-count // (layout.stride or s_max or count)) for count in steps)
@@ -110,6 +117,6 @@ def reach_of(num_samples: int | Sequence[int], layout: Layout, s_max: int | None
         seconds=sum(lengths) / layout.sample_rate,
         steps=sum(steps),
         fewest=fewest,
-        most=sum(steps) if layout.stride is None else fewest,
+        most=fewest if layout.stride is not None else sum(steps) if most is None else most,
         slack=len(steps) * (1 + 1 / layout.token_bits),
     )

@@ -73,12 +73,13 @@ class RateRequest:
         bitrate = quality_bitrate(self.quality, layout, keep_ratio)
         return replace(self, quality=None, bitrate=bitrate, strict=False)
 
-    def tokens(self, num_samples: int, layout: Layout, s_max: int | None) -> int:
-        """Tokens that meet a bitrate or token rate on one utterance at a variable rate."""
+    def tokens(self, num_samples: int, layout: Layout, s_max: int | None, most: int | None = None) -> int:
+        """Tokens that meet a bitrate or token rate on one utterance at a variable rate. most: tokens that there are to
+        choose from, if not one for every step"""
         if self.bitrate is not None:
-            return tokens_for_bitrate(self.bitrate, num_samples, layout, s_max, strict=self.strict)
+            return tokens_for_bitrate(self.bitrate, num_samples, layout, s_max, strict=self.strict, most=most)
         assert self.token_rate is not None
-        return tokens_for_token_rate(self.token_rate, num_samples, layout, s_max)
+        return tokens_for_token_rate(self.token_rate, num_samples, layout, s_max, most=most)
 
     def stride(self, layout: Layout, default: int, only: int | None) -> int:
         """Steps per token that meet the request at a fixed rate; `only` is the one stride there can be."""

@@ -33,10 +33,7 @@ def thinned(
         raise RateError("a fixed-rate file cannot be thinned: its positions are not sent; allowed: a variable rate")
     if request.bitrate is None and request.token_rate is None:
         raise RateError("thinning to no rate; allowed: bitrate or token_rate")
-    target = request.tokens(num_samples, layout, None)
-    if target > codes.size:
-        bits = layout.bits(codes.size, layout.steps(num_samples)).total * layout.sample_rate / num_samples
-        raise RateError(f"{target} tokens of {codes.size}; allowed: at most the {bits:.0f} bps that it has")
+    target = request.tokens(num_samples, layout, None, most=codes.size)
     selector = PLE()
     statistics = selector.statistics(vectors[codes]).astype(np.float64) + TOKEN_LENGTH
     return selector.keep(statistics, calibrate(selector, [statistics], target).tau)

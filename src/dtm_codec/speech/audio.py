@@ -186,10 +186,11 @@ def resample(audio: Samples, from_rate: int, to_rate: int) -> Samples:
     return np.concatenate(list(_resampled(iter([audio]), from_rate, to_rate)))
 
 
-def as_mono(audio: Any) -> Samples:
+def as_mono(audio: Any, name: str = "audio", first: int = 0) -> Samples:
     """Check a caller's samples and mix them to mono: (T,), (channels, T) or (T, channels) -> (T,) float32.
 
-    Takes arrays, tensors and lists; integers of 8, 16 or 32 bits are scaled to -1 ... 1.
+    Takes arrays, tensors and lists; integers of 8, 16 or 32 bits are scaled to -1 ... 1. In errors, `name` is what the
+    samples belong to, and `first` the first one's index there.
     """
     if hasattr(audio, "detach"):  # a tensor, on any device, of any float type
         audio = audio.detach().cpu()
@@ -198,14 +199,14 @@ def as_mono(audio: Any) -> Samples:
         array = np.asarray(audio)
     except ValueError as error:
         raise AudioError(f"audio is a ragged list; allowed: samples (T,) or (channels, T) ({error})") from error
-    array = _scaled(array)
+    array = scaled(array)
     if not array.size:
         raise AudioError("audio is empty; allowed: 1 sample or more")
     if array.ndim == 2 and min(array.shape) <= MAX_CHANNELS:  # the axis up to this length holds the channels
         array = array.mean(axis=0 if array.shape[0] <= min(array.shape[1], MAX_CHANNELS) else 1, dtype=np.float32)
     if array.ndim != 1:
         raise AudioError(f"audio of shape {array.shape}; allowed: (T,), (channels, T) or (T, channels)")
-    _check_samples(array, "audio")
+    _check_samples(array, name, first)
     return np.ascontiguousarray(array)
 
 
@@ -281,7 +282,7 @@ def _promised(file: soundfile.SoundFile) -> int:
     return round(file.frames * said / there) if there < said < UNKNOWN_SIZE else int(file.frames)
 
 
-def _scaled(array: npt.NDArray[Any]) -> Samples:
+def scaled(array: npt.NDArray[Any]) -> Samples:
     """Float32 samples; what is neither float nor a PCM type is refused."""
     if array.dtype == np.uint8:  # 8-bit PCM is offset binary
         return ((array.astype(np.int16) - 128) / 128).astype(np.float32)

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..errors import AudioError
-from .audio import UNKNOWN_SIZE, Samples, as_mono, check_sample_rate
+from .audio import UNKNOWN_SIZE, Samples, check_sample_rate, scaled
 from .pcm import to_pcm
 from .raw import MAX_CHANNELS, RawFormat
 
@@ -39,7 +39,7 @@ class PipeAudio:
     """Bytes of samples, where a header says how many; what follows them is no sound."""
 
     def blocks(self) -> Iterator[Samples]:
-        """Mono samples as they come."""
+        """Mono samples as they come, unchecked."""
         frame, rest, left = np.dtype(self.dtype).itemsize * self.channels, b"", self.left
         while left != 0 and (data := read_some(self.stream)):
             if left is not None:
@@ -48,8 +48,10 @@ class PipeAudio:
             rest += data
             whole = len(rest) // frame * frame
             if whole:
-                channels = np.frombuffer(rest[:whole], self.dtype).reshape(-1, self.channels).T
-                yield np.mean([as_mono(channel) for channel in channels], axis=0, dtype=np.float32)
+                frames = scaled(np.frombuffer(rest[:whole], self.dtype).reshape(-1, self.channels))
+                with np.errstate(invalid="ignore"):  # whoever takes it knows where in the stream it is, and refuses it
+                    mono = frames.mean(axis=1, dtype=np.float32)
+                yield mono
             rest = rest[whole:]
 
 

@@ -1,5 +1,5 @@
 """How uvicorn serves the pages. Connections on which nothing comes are closed: it would wait for the first request of a
-connection without end."""
+connection without end. So are those of callers who take nothing any more, which it would hold as long as they do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Any
 import h11
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 
 REQUEST_SECONDS = 10.0
 """The head of a request must be complete this long after the connection opened, or after the request's first byte."""
+
+FAREWELL_SECONDS = 15.0
+"""What is still under way when a call ends must be taken in this time."""
 
 MAX_SOCKET_MESSAGE = 1 << 17
 """Bytes; what a page may do with a smaller one is the page's business."""
@@ -26,6 +30,7 @@ def server_settings(app: Any, log_level: str = "warning") -> Config:
     return Config(
         app,
         http=TimedProtocol,
+        ws=TimedSocketProtocol,
         ws_max_size=MAX_SOCKET_MESSAGE,
         ws_ping_interval=None,
         log_level=log_level,
@@ -76,3 +81,11 @@ class TimedProtocol(H11Protocol):
         self._waiting = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
+
+
+class TimedSocketProtocol(AutoWebSocketsProtocol):  # type: ignore[misc, valid-type]
+    """uvicorn's own protocol for WebSockets. It closes a connection when all that was sent has been taken."""
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        self.loop.call_later(FAREWELL_SECONDS, self.transport.abort)  # nothing happens if it is closed by then

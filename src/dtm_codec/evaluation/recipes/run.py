@@ -96,7 +96,7 @@ class RecipeRunner:
 
     def choice(self, recipe: Recipe, row: RecipeRow) -> Choice:
         if row.system:
-            return self._peer(row.system)
+            return self._peer(self.settings.models.put_into(row.system))
         assert row.model is not None
         model = self.settings.models.find(row.model)
         if model:

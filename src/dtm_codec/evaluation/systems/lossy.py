@@ -72,7 +72,7 @@ class Lossy(System):
 
     @property
     def identity(self) -> str:
-        return f"{self.inner.identity}, losses 1"
+        return f"{self.inner.identity}, losses 2"
 
     @property
     def parameters(self) -> int | None:
@@ -100,20 +100,20 @@ class Lossy(System):
         assert isinstance(encoded, Encoded)
         form = StreamFormat(encoded.model_id, encoded.layout, packet_steps(codec.config, SLOT_MS))
         decoder = codec.stream_decoder(form.start)
-        played, before = [], np.zeros(0, np.int64)
-        for packet, gone in zip(form.split(encoded.mask, encoded.codes, encoded.num_samples), lost, strict=True):
+        seconds = form.steps / form.layout.frame_rate  # a packet is a slot only where 40 ms are whole steps
+        played: list[Samples] = []
+        before = np.zeros(0, np.int64)
+        for packet in form.split(encoded.mask, encoded.codes, encoded.num_samples):
+            gone = _in_lost_slot(len(played) * seconds, lost)
             if gone and self.conceal == "repeat" and before.size:
-                stand_in = np.zeros(packet.mask.size, bool)
-                stand_in[0] = True
-                played.append(decoder.push(form.write(replace(packet, mask=stand_in, codes=before))))
-            elif gone and packet.last_samples is None:
-                played.append(decoder.lost())
+                played.append(decoder.push(form.write(_repeating(before, packet, form))))
             elif gone:
-                played.append(decoder.push(form.write(_emptied(packet))))
+                played.append(decoder.lost())
             else:
                 played.append(decoder.push(form.write(packet)))
                 before = packet.codes[-1:] if packet.codes.size else before
-        samples = resample(np.concatenate(played), codec.config.sample_rate, SAMPLE_RATE)
+        played.append(decoder.flush())  # where the last packet is lost
+        samples = resample(np.concatenate(played), codec.config.sample_rate, SAMPLE_RATE)[: coded.num_samples]
         if self.conceal == "zero":
             samples = np.where(np.repeat(lost, SLOT)[: samples.size], np.float32(0), samples)
         return samples
@@ -124,7 +124,7 @@ class Lossy(System):
         size = -(-codec2.frame_bits // 8)
         frames = [coded.payload[i : i + size] for i in range(0, len(coded.payload), size)]
         for i in range(1, len(frames)):
-            if lost[min(i * codec2.frame // SLOT, lost.size - 1)]:
+            if _in_lost_slot(i * codec2.frame / SAMPLE_RATE, lost):
                 frames[i] = frames[i - 1]
         samples = from_pcm(run(codec2.package, codec2.decoder, b"".join(frames)))
         return resample(samples, codec2.rate, SAMPLE_RATE)[codec2.delay :]
@@ -133,14 +133,22 @@ class Lossy(System):
         head, _, *packets = ogg_packets(coded.payload)
         skip = int.from_bytes(head[10:12], "little") * SAMPLE_RATE // 48_000
         frame = SAMPLE_RATE // 50
-        gone = [bool(lost[min(i * frame // SLOT, lost.size - 1)]) for i in range(len(packets))]
-        received: list[bytes | None] = [None if g else packet for packet, g in zip(packets, gone, strict=True)]
+        received: list[bytes | None] = [
+            None if _in_lost_slot(i * frame / SAMPLE_RATE, lost) else packet for i, packet in enumerate(packets)
+        ]
         return decode_opus(received, frame)[skip:]
 
 
-def _emptied(packet: Packet) -> Packet:
-    """The end of a stream is known from elsewhere, as that of a call is; its tokens are not."""
-    return replace(packet, mask=np.zeros_like(packet.mask), codes=np.zeros(0, np.int64))
+def _in_lost_slot(seconds: float, lost: Lost) -> bool:
+    """Whether a packet that begins then is lost; what lies behind the utterance goes with its last slot."""
+    return bool(lost[min(int(1000 * seconds / SLOT_MS + 1e-6), lost.size - 1)])
+
+
+def _repeating(token: npt.NDArray[np.int64], packet: Packet, form: StreamFormat) -> Packet:
+    """A packet of one token in place of a lost one; a fixed rate has as many as ever."""
+    steps, fixed = packet.mask.size, form.layout.stride is not None
+    mask = form.layout.fixed_mask(steps) if fixed else np.arange(steps) == 0
+    return replace(packet, mask=mask, codes=np.repeat(token, int(mask.sum())))
 
 
 def _percent(text: str) -> float:
