@@ -76,8 +76,8 @@ def test_graphs_are_valid_and_hold_what_they_need(config: CodecConfig, precision
         assert [i.name for i in model.graph.input] == [port.name for port in graph.inputs]
         assert [o.name for o in model.graph.output] == [port.name for port in graph.outputs]
         assert all(tensor.data_location == onnx.TensorProto.DEFAULT for tensor in model.graph.initializer)
-        sizes = [node.op_type for node in model.graph.node]
-        assert ("MatMulInteger" in sizes) == (precision == "int8" and name in STACKS)
+        operators = [node.op_type for node in model.graph.node]
+        assert ("MatMulIntegerToFloat" in operators) == (precision == "int8" and name in STACKS)
 
 
 @configs

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Attribute: TypeAlias = int | Sequence[int]
+Attribute: TypeAlias = int | float | Sequence[int]
 
 TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 """Numbers that ONNX gives to types of numbers."""
 
-_VARINT, _BYTES = 0, 2
+_VARINT, _BYTES, _FIXED32 = 0, 2, 5
 
 
 def _varint(value: int) -> bytes:
@@ -53,15 +54,19 @@ def value(name: str, kind: str, shape: Sequence[int | str]) -> bytes:
 
 
 def node(operator: str, inputs: Iterable[str], outputs: Iterable[str], attributes: dict[str, Attribute]) -> bytes:
-    """NodeProto"""
+    """NodeProto; a dot parts the domain of an operator from its name."""
     links = b"".join(_bytes(1, name) for name in inputs) + b"".join(_bytes(2, name) for name in outputs)
-    return links + _bytes(4, operator) + b"".join(_bytes(5, _attribute(*item)) for item in attributes.items())
+    domain, _, name = operator.rpartition(".")
+    settings = b"".join(_bytes(5, _attribute(*item)) for item in attributes.items())
+    return links + _bytes(4, name) + settings + (_bytes(7, domain) if domain else b"")
 
 
 def _attribute(name: str, setting: Attribute) -> bytes:
     """AttributeProto"""
     if isinstance(setting, int):
         content, kind = _number(3, setting), 2
+    elif isinstance(setting, float):
+        content, kind = _varint(2 << 3 | _FIXED32) + struct.pack("<f", setting), 1
     else:
         content, kind = b"".join(_number(8, item) for item in setting), 7
     return _bytes(1, name) + content + _number(20, kind)
@@ -74,12 +79,12 @@ def model(
     inputs: Iterable[bytes],
     outputs: Iterable[bytes],
     *,
-    opset: int,
+    opsets: Mapping[str, int],
     ir_version: int,
 ) -> bytes:
-    """ModelProto"""
+    """ModelProto; opsets: version of each domain of operators, ONNX's own being ''."""
     parts = [_bytes(1, item) for item in nodes] + [_bytes(2, name)]
     for field, items in ((5, tensors), (11, inputs), (12, outputs)):
         parts += [_bytes(field, item) for item in items]
-    head = _number(1, ir_version) + _bytes(2, "dtm-codec") + _bytes(8, _number(2, opset))
-    return head + _bytes(7, b"".join(parts))
+    versions = b"".join(_bytes(8, _bytes(1, domain) + _number(2, version)) for domain, version in opsets.items())
+    return _number(1, ir_version) + _bytes(2, "dtm-codec") + versions + _bytes(7, b"".join(parts))
