@@ -108,14 +108,25 @@ class Graph:
             return self.cast(self._store(name, values.astype(np.float16)), "float32")
         return self._store(name, values.astype(np.float32))
 
-    def linear(self, x: str, name: str, scale: str | None = None, onto: str | None = None, exact: bool = False) -> str:
+    def linear(
+        self,
+        x: str,
+        name: str,
+        *,
+        scale: str | None = None,
+        onto: str | None = None,
+        order: Array | None = None,
+        exact: bool = False,
+    ) -> str:
         """x @ weight.T + bias of a layer, times a vector if there is one to scale its outputs. (S, in) -> (S, out)
 
-        onto: (S, out) to add the output of a layer without bias to; exact: never with numbers of 8 bits.
+        onto: (S, out) to add the output of a layer without bias to; order: in which the outputs come; exact: never with
+        numbers of 8 bits
         """
-        weight, bias = self._weights[f"{name}.weight"], f"{name}.bias"
-        if bias in self._weights:
-            onto = self.weight(bias)
+        weight, bias = self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias")
+        weight = weight if order is None else weight[order]
+        if bias is not None:
+            onto = self.constant(bias if order is None else bias[order])
         if self.precision == "int8" and not exact:
             product = self.rounded_product(self.rounded(x), f"{name}.weight", self._scaled(weight, scale))
             return product if onto is None else self.plus(product, onto)

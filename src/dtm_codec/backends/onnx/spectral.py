@@ -1,4 +1,4 @@
-"""Front end and heads as graphs: `nn/spectral.py`, `nn/heads.py`, `nn/source_filter.py` and `nn/pitch.py` in ONNX.
+"""The front end as graphs: `nn/spectral.py` and the salience of `nn/pitch.py` in ONNX.
 
 A DFT is a matrix product here. Frames are folded about their centre first, which halves the matrices; the windows are
 in them.
@@ -14,8 +14,6 @@ from ...config import (
     COMPRESSION,
     HIGHEST_PITCH,
     LOWEST_PITCH,
-    MAX_MAGNITUDE,
-    NOISE_FRAMES,
     PITCH_BINS,
     SELECTOR_MELS,
     CodecConfig,
@@ -115,97 +113,3 @@ def _lags(sample_rate: int, size: int, ideal: Array) -> Array:
     a, b, c, d = (at(whole + i) * gain[whole + i] for i in (-1, 0, 1, 2))
     between = b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)))  # Catmull-Rom
     return np.concatenate([at(np.zeros(1)), between], axis=1)
-
-
-def add_pitch(graph: Graph, config: CodecConfig) -> None:
-    """y: (S, D) -> hertz: (S,), the centre of mass around the highest pitch bin"""
-    y = graph.input("y", "float32", ("steps", config.dim))
-    logits = graph.linear(y, "head.project_pitch", exact=True)
-    highest = graph.add("ArgMax", logits, axis=-1, keepdims=1)
-    around = graph.plus(highest, graph.constant(np.arange(-3, 4), "int64"))
-    around = graph.add("Max", around, graph.constant(0, "int64"))
-    around = graph.add("Min", around, graph.constant(PITCH_BINS - 1, "int64"))
-    shares = graph.add("Softmax", graph.cast(graph.add("GatherElements", logits, around, axis=1), "float64"), axis=-1)
-    weighted = graph.mul(shares, graph.cast(around, "float64"))
-    centre = graph.add("ReduceSum", weighted, graph.integers(-1), keepdims=0)
-    octaves = graph.constant(math.log(HIGHEST_PITCH / LOWEST_PITCH) / (PITCH_BINS - 1), "float64")
-    hertz = graph.mul(graph.add("Exp", graph.mul(centre, octaves)), graph.constant(LOWEST_PITCH, "float64"))
-    graph.output(hertz, "hertz", "float64", ("steps",))
-
-
-def add_head(graph: Graph, config: CodecConfig) -> None:
-    """y: (S, D) -> frames: (S, n_fft), windowed, to be overlap-added. The source-filter head also takes positions,
-    hertz and phase of the pulses, (S,) each."""
-    y = graph.input("y", "float32", ("steps", config.dim))
-    if config.head == "istft":
-        log_magnitude, phase = graph.split(graph.linear(y, "head.project", exact=True), 2)
-        spectrum = _polar(graph, log_magnitude, phase)
-    else:
-        spectrum = _pulses_and_noise(graph, config, y)
-    graph.output(_frames(graph, *spectrum, config.n_fft), "frames", "float32", ("steps", config.n_fft))
-
-
-def _polar(graph: Graph, log_magnitude: str, phase: str) -> tuple[str, str]:
-    magnitude = _magnitude(graph, log_magnitude)
-    return graph.mul(magnitude, graph.add("Cos", phase)), graph.mul(magnitude, graph.add("Sin", phase))
-
-
-def _magnitude(graph: Graph, log_magnitude: str) -> str:
-    return graph.add("Min", graph.add("Exp", log_magnitude), graph.constant(MAX_MAGNITUDE))
-
-
-def _pulses_and_noise(graph: Graph, config: CodecConfig, y: str) -> tuple[str, str]:
-    positions = graph.input("positions", "int64", ("steps",))
-    hertz = graph.input("hertz", "float64", ("steps",))
-    phase = graph.input("phase", "float64", ("steps",))
-    log_pulses, log_noise, pulse_phase = graph.split(graph.linear(y, "head.project", exact=True), 3)
-    filter_real, filter_imaginary = _polar(graph, log_pulses, pulse_phase)
-    waves = _pulse_waves(graph, config, graph.reshape(hertz, -1, 1), graph.reshape(phase, -1, 1))
-    real, imaginary = _spectrum(graph, *_folded(graph, waves, config.n_fft), config.n_fft)
-    noise = _magnitude(graph, log_noise)
-    row = graph.add("Mod", positions, graph.constant(NOISE_FRAMES, "int64"))
-    angles = graph.constant(noise_angles(config.n_fft // 2 + 1))
-    noise_real, noise_imaginary = (
-        graph.mul(graph.add("Gather", graph.add(part, angles), row), noise) for part in ("Cos", "Sin")
-    )
-    shaped_real = graph.minus(graph.mul(real, filter_real), graph.mul(imaginary, filter_imaginary))
-    shaped_imaginary = graph.plus(graph.mul(real, filter_imaginary), graph.mul(imaginary, filter_real))
-    return graph.plus(shaped_real, noise_real), graph.plus(shaped_imaginary, noise_imaginary)
-
-
-def _pulse_waves(graph: Graph, config: CodecConfig, hertz: str, phase: str) -> str:
-    """All harmonics below the Nyquist frequency with the same magnitude, about 1. (S, 1) each -> (S, n_fft)"""
-    n_fft = config.n_fft
-    turns = 2 * np.pi * (np.arange(n_fft) - n_fft / 2) / config.sample_rate
-    # From -pi to pi before it becomes float32: around a pulse, hundreds of harmonics multiply its rounding.
-    angle = graph.wrapped(graph.plus(phase, graph.mul(hertz, graph.constant(turns[None], "float64"))))
-    nyquist = graph.constant(config.sample_rate / 2, "float64")
-    harmonics = graph.cast(graph.add("Floor", graph.add("Div", nyquist, hertz)), "float32")
-    half = graph.add("Sin", graph.mul(angle, graph.constant(0.5)))
-    at_pulse = graph.add("Less", graph.add("Abs", half), graph.constant(1e-6))
-    below = graph.mul(graph.add("Where", at_pulse, graph.constant(1.0), half), graph.constant(2.0))
-    # the sum of cos(h angle) over harmonics h, in closed form
-    above = graph.add("Sin", graph.mul(graph.plus(harmonics, graph.constant(0.5)), angle))
-    waves = graph.minus(graph.add("Div", above, below), graph.constant(0.5))
-    loudness = graph.add("Sqrt", graph.mul(harmonics, graph.constant(n_fft / 4)))
-    return graph.add("Div", graph.add("Where", at_pulse, harmonics, waves), loudness)
-
-
-def noise_angles(bins: int) -> Array:
-    """Phases of the noise, (NOISE_FRAMES, bins): the draws of torch's generator with seed 0."""
-    draws = np.random.RandomState(0).randint(0, 1 << 32, NOISE_FRAMES * bins, np.uint32)
-    unit = (draws & ((1 << 24) - 1)).astype(np.float32) * np.float32(2**-24)
-    return (np.float32(2 * math.pi) * unit).reshape(NOISE_FRAMES, bins)
-
-
-def _frames(graph: Graph, real: str, imaginary: str, n_fft: int) -> str:
-    """Inverse DFT and synthesis window. (S, bins) each -> (S, n_fft)"""
-    half = n_fft // 2
-    bins = np.arange(half + 1)
-    twice = np.where((bins == 0) | (bins == half), 1, 2)[:, None] / n_fft
-    angles = 2 * np.pi / n_fft * np.outer(bins, bins)
-    window = hann(n_fft)[: half + 1]
-    even = graph.add("MatMul", real, graph.constant(window * twice * np.cos(angles)))
-    odd = graph.add("MatMul", imaginary, graph.constant(window * twice * np.sin(angles)))
-    second = _reversed(graph, graph.slice(graph.plus(even, odd), 1, half, 1))
-    return graph.add("Concat", graph.minus(even, odd), second, axis=1)
