@@ -115,31 +115,52 @@ class Graph:
         *,
         scale: str | None = None,
         onto: str | None = None,
-        order: Array | None = None,
+        units: str | None = None,
         exact: bool = False,
     ) -> str:
         """x @ weight.T + bias of a layer, times a vector if there is one to scale its outputs. (S, in) -> (S, out)
 
-        onto: (S, out) to add the output of a layer without bias to; order: in which the outputs come; exact: never with
+        onto: (S, out) to add the output of a layer without bias to; units: (S, 1) of x, in 8 bits; exact: never with
         numbers of 8 bits
         """
-        weight, bias = self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias")
-        weight = weight if order is None else weight[order]
-        if bias is not None:
-            onto = self.constant(bias if order is None else bias[order])
+        weight, bias = self._weights[f"{name}.weight"], f"{name}.bias"
+        if bias in self._weights:
+            onto = self.weight(bias)
         if self.precision == "int8" and not exact:
-            product = self.rounded_product(self.rounded(x), f"{name}.weight", self._scaled(weight, scale))
+            rounded = self.rounded(x)
+            if units is not None:
+                rounded = rounded._replace(steps=self.mul(rounded.steps, units))
+            product = self.rounded_product(rounded, f"{name}.weight", self._scaled(weight, scale))
             return product if onto is None else self.plus(product, onto)
         return self._product(x, f"{name}.weight", weight, scale, onto)
 
-    def linear_parts(self, x: str, name: str, parts: int) -> list[str]:
-        """The output of a layer without bias in equal parts. (S, in) -> (S, out / parts) each"""
-        matrices = np.split(self._weights[f"{name}.weight"], parts)  # what is never joined need not be split
-        named = [(f"{name}.weight.{part}", matrix) for part, matrix in enumerate(matrices)]
-        if self.precision == "int8":
-            rounded = self.rounded(x)
-            return [self.rounded_product(rounded, part, self._scaled(matrix)) for part, matrix in named]
-        return [self._product(x, part, matrix) for part, matrix in named]
+    def linear_parts(self, x: str, name: str, parts: int, order: Array | None = None) -> list[str]:
+        """The output of a layer in equal parts: what is never joined need not be split. (S, in) -> (S, out / parts) each
+
+        order: of the outputs in each part
+        """
+        taken = slice(None) if order is None else order
+        weights = [weight[taken] for weight in np.split(self._weights[f"{name}.weight"], parts)]
+        biases: list[str | None] = [None] * parts
+        if f"{name}.bias" in self._weights:
+            biases = [self.constant(bias[taken]) for bias in np.split(self._weights[f"{name}.bias"], parts)]
+        named = [(f"{name}.weight.{part}", weight) for part, weight in enumerate(weights)]
+        if self.precision != "int8":
+            return [self._product(x, *part, onto=bias) for part, bias in zip(named, biases, strict=True)]
+        rounded = self.rounded(x)
+        products = [self.rounded_product(rounded, part, self._scaled(weight)) for part, weight in named]
+        return [p if bias is None else self.plus(p, bias) for p, bias in zip(products, biases, strict=True)]
+
+    def gate_and_value(self, x: str, name: str) -> tuple[str, str, str | None]:
+        """The two parts of a SwiGLU layer, and the units of the second, (S, 1), where they are not 1. In 8 bits, units
+        can wait for the next product, which has some of its own. (S, in) -> (S, out / 2) each"""
+        if self.precision != "int8":
+            gate, value = self.linear_parts(x, name, 2)
+            return gate, value, None
+        rounded = self.rounded(x)
+        first, second = map(self._scaled, np.split(self._weights[f"{name}.weight"], 2))
+        gate = self.rounded_product(rounded, f"{name}.weight.0", first)
+        return gate, self.rounded_product(rounded, f"{name}.weight.1", second, scaled=False), rounded.steps
 
     def _product(self, x: str, name: str, weight: Array, scale: str | None = None, onto: str | None = None) -> str:
         if self.precision == "fp16":  # folded when it is loaded

@@ -31,10 +31,7 @@ def add_head(graph: Graph, config: CodecConfig) -> None:
     """y: (S, D) -> frames: (S, n_fft), windowed, to be overlap-added. The source-filter head also takes positions,
     hertz and phase of the pulses, (S,) each."""
     y = graph.input("y", "float32", ("steps", config.dim))
-    parts = 2 if config.head == "istft" else 3
-    bins = config.n_fft // 2 + 1
-    order = np.concatenate([part * bins + bin_order(config.n_fft) for part in range(parts)])
-    predicted = graph.split(graph.linear(y, "head.project", order=order), parts)
+    predicted = graph.linear_parts(y, "head.project", 2 if config.head == "istft" else 3, bin_order(config.n_fft))
     spectrum = _polar(graph, *predicted) if config.head == "istft" else _pulses_and_noise(graph, config, *predicted)
     graph.output(add_frames(graph, *spectrum, config.n_fft), "frames", "float32", ("steps", config.n_fft))
 

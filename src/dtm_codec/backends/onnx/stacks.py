@@ -109,9 +109,9 @@ def _block(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) ->
     attended = _attention(graph, config, normed, f"{name}.attention", plan)
     x = graph.linear(attended, f"{name}.attention.out", scale=f"{name}.attention_scale", onto=x)
     normed = _norm(graph, x, f"{name}.mlp_norm", config.norm_eps)
-    gate, value = graph.linear_parts(normed, f"{name}.mlp.gate_and_value", 2)
+    gate, value, units = graph.gate_and_value(normed, f"{name}.mlp.gate_and_value")
     hidden = graph.mul(graph.mul(gate, graph.add("Sigmoid", gate)), value)
-    return graph.linear(hidden, f"{name}.mlp.out", scale=f"{name}.mlp_scale", onto=x)
+    return graph.linear(hidden, f"{name}.mlp.out", scale=f"{name}.mlp_scale", onto=x, units=units)
 
 
 def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) -> str:
