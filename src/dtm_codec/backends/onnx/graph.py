@@ -64,8 +64,9 @@ class Graph:
         self.outputs: list[Port] = []
         self._weights = weights
         self._nodes: list[bytes] = []
-        self._tensors: dict[str, bytes] = {}
+        self._tensors: dict[str, list[protobuf.Buffer]] = {}
         self._constants: dict[tuple[Any, ...], str] = {}
+        self._zeros: str | None = None
 
     def input(self, name: str, dtype: str, shape: Shape) -> str:
         self.inputs.append(Port(name, dtype, shape))
@@ -164,32 +165,32 @@ class Graph:
 
     def _product(self, x: str, name: str, weight: Array, scale: str | None = None, onto: str | None = None) -> str:
         if self.precision == "fp16":  # folded when it is loaded
-            stored = self.cast(self._store(name, weight.astype(np.float16)), "float32")
-            matrix = self.add("Transpose", stored, perm=(1, 0))
-            matrix = matrix if scale is None else self.mul(matrix, self.weight(scale))
+            matrix = self.cast(self._store(name, weight.astype(np.float16)), "float32")
+            matrix = matrix if scale is None else self.mul(matrix, self.reshape(self.weight(scale), -1, 1))
         else:
             matrix = self._store(name, self._scaled(weight, scale))
-        return self.add("MatMul", x, matrix) if onto is None else self.add("Gemm", x, matrix, onto)
+        return self.add("Gemm", x, matrix, *([] if onto is None else [onto]), transB=1)
 
     def _scaled(self, weight: Array, scale: str | None = None) -> Array:
-        """(out, in) -> (in, out)"""
-        matrix = weight.astype(np.float32).T
-        return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)
+        """(out, in), times a number for each output."""
+        matrix = weight.astype(np.float32)
+        return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)[:, None]
 
     def rounded(self, x: str) -> Rounded:
         """Rows in 8 bits. Each has a step of its own, so that it comes out the same whatever is beside it."""
         highest, lowest = (self.add(kind, x, axes=(-1,), keepdims=0) for kind in ("ReduceMax", "ReduceMin"))
         peak = self.add("Max", highest, self.add("Neg", lowest))
         steps = self.add("Max", self.mul(peak, self.constant(1 / 127)), self.constant(1e-12))
-        # unsigned around 128: processors multiply unsigned with signed bytes
-        zeros = self.add("Expand", self.constant(128, "uint8"), self.add("Shape", steps))
-        return Rounded(self.add("QuantizeLinear", x, steps, zeros, axis=0), self.reshape(steps, -1, 1))
+        if self._zeros is None:  # all that a graph rounds has as many rows
+            # unsigned around 128: processors multiply unsigned with signed bytes
+            self._zeros = self.add("Expand", self.constant(128, "uint8"), self.add("Shape", steps))
+        return Rounded(self.add("QuantizeLinear", x, steps, self._zeros, axis=0), self.reshape(steps, -1, 1))
 
     def rounded_product(self, x: Rounded, name: str, matrix: Array, scaled: bool = True) -> str:
         """Products of 8-bit integers; weights have a step of their own for each output. scaled: times the steps of the
-        rows, otherwise in units of them. matrix: (in, out)"""
-        step = np.maximum(np.abs(matrix).max(axis=0), 1e-12) / 127
-        weight = self._store(name, np.round(matrix / step).astype(np.int8))
+        rows, otherwise in units of them. matrix: (out, in)"""
+        step = np.maximum(np.abs(matrix).max(axis=1), 1e-12) / 127
+        weight = self._store(name, np.round(matrix / step[:, None]).astype(np.int8).T)
         scales = self.constant(1.0), self.constant(step)
         zeros = self.constant(128, "uint8"), self.constant(0, "int8")
         product = self.add(f"{MICROSOFT}.MatMulIntegerToFloat", x.values, weight, *scales, *zeros)
@@ -231,7 +232,7 @@ class Graph:
 
     def to_bytes(self) -> bytes:
         """The graph as an ONNX file."""
-        total = sum(map(len, self._tensors.values()))
+        total = sum(map(protobuf.size_of, self._tensors.values()))
         if total > MAX_BYTES:
             raise ModelError(f"graph {self.name!r} of {total} bytes; allowed: up to {MAX_BYTES}")
         inputs, outputs = (_values(ports) for ports in (self.inputs, self.outputs))

@@ -17,6 +17,8 @@ Attribute: TypeAlias = int | float | Sequence[int]
 TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 """Numbers that ONNX gives to types of numbers."""
 
+Buffer: TypeAlias = bytes | memoryview
+
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5
 
 
@@ -34,16 +36,26 @@ def _number(field: int, value: int) -> bytes:
     return _varint(field << 3 | _VARINT) + _varint(value)
 
 
+def _head(field: int, size: int) -> bytes:
+    """What comes before so many bytes."""
+    return _varint(field << 3 | _BYTES) + _varint(size)
+
+
 def _bytes(field: int, value: bytes | str) -> bytes:
     data = value.encode() if isinstance(value, str) else value
-    return _varint(field << 3 | _BYTES) + _varint(len(data)) + data
+    return _head(field, len(data)) + data
 
 
-def tensor(name: str, values: npt.NDArray[np.generic]) -> bytes:
-    """TensorProto"""
+def size_of(parts: Iterable[Buffer]) -> int:
+    return sum(map(len, parts))
+
+
+def tensor(name: str, values: npt.NDArray[np.generic]) -> list[Buffer]:
+    """TensorProto, in parts: its numbers are large, and are copied when all is put together."""
     dims = b"".join(_number(1, size) for size in values.shape)
     little_endian = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    return dims + _number(2, TYPES[values.dtype.name]) + _bytes(8, name) + _bytes(9, little_endian.tobytes())
+    header = dims + _number(2, TYPES[values.dtype.name]) + _bytes(8, name) + _head(9, little_endian.nbytes)
+    return [header, memoryview(little_endian.reshape(-1).view(np.uint8))]
 
 
 def value(name: str, kind: str, shape: Sequence[int | str]) -> bytes:
@@ -75,7 +87,7 @@ def _attribute(name: str, setting: Attribute) -> bytes:
 def model(
     name: str,
     nodes: Iterable[bytes],
-    tensors: Iterable[bytes],
+    tensors: Iterable[Sequence[Buffer]],
     inputs: Iterable[bytes],
     outputs: Iterable[bytes],
     *,
@@ -83,8 +95,11 @@ def model(
     ir_version: int,
 ) -> bytes:
     """ModelProto; opsets: version of each domain of operators, ONNX's own being ''."""
-    parts = [_bytes(1, item) for item in nodes] + [_bytes(2, name)]
-    for field, items in ((5, tensors), (11, inputs), (12, outputs)):
+    parts: list[Buffer] = [_bytes(1, item) for item in nodes] + [_bytes(2, name)]
+    for item in tensors:
+        parts += [_head(5, size_of(item)), *item]
+    for field, items in ((11, inputs), (12, outputs)):
         parts += [_bytes(field, item) for item in items]
     versions = b"".join(_bytes(8, _bytes(1, domain) + _number(2, version)) for domain, version in opsets.items())
-    return _number(1, ir_version) + _bytes(2, "dtm-codec") + versions + _bytes(7, b"".join(parts))
+    head = _number(1, ir_version) + _bytes(2, "dtm-codec") + versions + _head(7, size_of(parts))
+    return b"".join([head, *parts])
