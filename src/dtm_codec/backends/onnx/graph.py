@@ -117,14 +117,16 @@ class Graph:
         scale: str | None = None,
         onto: str | None = None,
         units: str | None = None,
+        columns: Array | None = None,
         exact: bool = False,
     ) -> str:
         """x @ weight.T + bias of a layer, times a vector if there is one to scale its outputs. (S, in) -> (S, out)
 
-        onto: (S, out) to add the output of a layer without bias to; units: (S, 1) of x, in 8 bits; exact: never with
-        numbers of 8 bits
+        onto: (S, out) to add the output of a layer without bias to; units: (S, 1) of x, in 8 bits; columns: the inputs
+        that x has, in its order; exact: never with numbers of 8 bits
         """
         weight, bias = self._weights[f"{name}.weight"], f"{name}.bias"
+        weight = weight if columns is None else weight[:, columns]
         if bias in self._weights:
             onto = self.weight(bias)
         if self.precision == "int8" and not exact:

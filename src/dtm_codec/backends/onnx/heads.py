@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...config import HIGHEST_PITCH, LOWEST_PITCH, MAX_MAGNITUDE, NOISE_FRAMES, PITCH_BINS, CodecConfig
-from .dft import add_frames, add_spectrum, bin_order, quarters
+from .dft import add_frames, add_spectrum, bin_order, folded, quarters
 from .graph import Array, Graph
 
 
@@ -55,7 +55,7 @@ def _pulses_and_noise(
     nyquist = graph.constant(config.sample_rate / 2, "float64")
     harmonics = graph.cast(graph.add("Floor", graph.add("Div", nyquist, hertz)), "float32")
     waves = _pulse_waves(graph, harmonics, _turns(graph, config, hertz, phase))
-    real, imaginary = add_spectrum(graph, waves, config.n_fft, offset=-1.0)
+    real, imaginary = add_spectrum(graph, *folded(graph, waves, config.n_fft), config.n_fft, offset=-1.0)
     loudness = graph.add("Reciprocal", graph.add("Sqrt", graph.mul(harmonics, graph.constant(config.n_fft))))
     filter_real, filter_imaginary = _polar(graph, log_pulses, pulse_phase, loudness)
     noise = _magnitude(graph, log_noise)
