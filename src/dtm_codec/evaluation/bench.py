@@ -160,19 +160,21 @@ def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
         columns.append(Column("MB a minute", None, False))
 
     def row(timing: Timing) -> tuple[Cell, ...]:
+        times = timing.encode_rtf, timing.decode_rtf, timing.elapsed_rtf
         peaks = [timing.peak_mb[length] for length in lengths]
         growth = [(peaks[-1] - peaks[0]) / (lengths[-1] - lengths[0]) * 60] if len(lengths) > 1 else []
         return (
             Cell(timing.title),
             Cell(f"{timing.parameters / 1e6:.1f} M" if timing.parameters else "–"),
             Cell() if timing.bps is None else Cell(f"{timing.bps:.0f}"),
-            *(Cell(f"{value:.4f}", value=value) for value in (timing.encode_rtf, timing.decode_rtf, timing.elapsed_rtf)),
+            *(Cell(f"{value:.4f}", value=value) for value in times),
             *(Cell(f"{value:.2f} ×") for value in (timing.encode_ratio, timing.decode_ratio)),
             Cell("–" if timing.selector_share is None else f"{timing.selector_share:.2f}"),
             *(Cell(f"{value:.0f}", value=value) for value in (*peaks, *growth)),
         )
 
-    note = f"{seconds:g} s of speech, one thread where none are named, all systems in turns; RTF: CPU seconds per second of speech"
+    note = f"{seconds:g} s of speech, one thread if not said otherwise, all systems in turns"
+    note += "; RTF: CPU seconds per second of speech"
     note += "; in a browser, those of the page's workers" if any("Chromium" in t.title for t in timings) else ""
     title = f"Speed and memory, ratios to {timings[0].title}"
     return Block(title, tuple(columns), (Group(None, tuple(map(row, timings))),), notes=(note,)).marked()

@@ -138,10 +138,8 @@ class Graph:
         return self._product(x, f"{name}.weight", weight, scale, onto)
 
     def linear_parts(self, x: str, name: str, parts: int, order: Array | None = None) -> list[str]:
-        """The output of a layer in equal parts: what is never joined need not be split. (S, in) -> (S, out / parts) each
-
-        order: of the outputs in each part
-        """
+        """The output of a layer in equal parts: what is never joined need not be split. order: of the outputs in each
+        (S, in) -> (S, out / parts) each"""
         taken = slice(None) if order is None else order
         weights = [weight[taken] for weight in np.split(self._weights[f"{name}.weight"], parts)]
         biases: list[str | None] = [None] * parts

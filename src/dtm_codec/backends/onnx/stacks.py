@@ -127,10 +127,11 @@ def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan
         return graph.reshape(graph.add("Gather", blocks, plan.around, axis=1), heads, -1, 3 * window, width)
 
     q, k, v = graph.linear_parts(x, f"{name}.qkv", 3)
-    q, k = (
-        _rotated(graph, config, _norm(graph, graph.reshape(part, -1, heads, width), norm, config.norm_eps, factor), plan)
-        for part, norm, factor in ((q, f"{name}.query_norm", width**-0.5), (k, f"{name}.key_norm", 1.0))
+    normed = (
+        _norm(graph, graph.reshape(part, -1, heads, width), f"{name}.{kind}_norm", config.norm_eps, factor)
+        for part, kind, factor in ((q, "query", width**-0.5), (k, "key", 1.0))
     )
+    q, k = (_rotated(graph, config, part, plan) for part in normed)
     queries = graph.reshape(heads_first(q), heads, -1, window, width)
     keys, values = with_neighbours(k), with_neighbours(v)
     scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=(0, 1, 3, 2)))
