@@ -55,7 +55,7 @@ def tensor(name: str, values: npt.NDArray[np.generic]) -> list[Buffer]:
     dims = b"".join(_number(1, size) for size in values.shape)
     little_endian = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     header = dims + _number(2, TYPES[values.dtype.name]) + _bytes(8, name) + _head(9, little_endian.nbytes)
-    return [header, memoryview(little_endian.reshape(-1).view(np.uint8))]
+    return [header, little_endian.reshape(-1).view(np.uint8).data]
 
 
 def value(name: str, kind: str, shape: Sequence[int | str]) -> bytes:
@@ -95,7 +95,7 @@ def model(
     ir_version: int,
 ) -> bytes:
     """ModelProto; opsets: version of each domain of operators, ONNX's own being ''."""
-    parts: list[Buffer] = [_bytes(1, item) for item in nodes] + [_bytes(2, name)]
+    parts: list[Buffer] = [*(_bytes(1, item) for item in nodes), _bytes(2, name)]
     for item in tensors:
         parts += [_head(5, size_of(item)), *item]
     for field, items in ((11, inputs), (12, outputs)):
