@@ -3,7 +3,7 @@
     python benchmarks/runtime.py --model small --data test.jsonl --graphs build/onnx
 
 Every utterance is encoded by each backend at the tau of training and at 800 bps, and what torch encoded is decoded by
-each. Times are CPU time on one thread, backends in turns; those of the page are its own, on the clock. The graphs of
+each. Times are CPU time on one thread, backends in turns; those of the page are of its workers. The graphs of
 --graphs, if given, are checked by `onnx`.
 """
 

@@ -61,8 +61,8 @@ MAX_NAME_LENGTH = 9
 MAX_STRIDE = 255
 """Steps per token of a fixed-rate stream: one byte of a file's header."""
 
-QUANTIZED_AT_ONCE = 256
-"""Vectors compared with the codebook at a time: their similarities (16 MB at 16 384 codes) stay near the cache."""
+QUANTIZED_AT_ONCE = 64
+"""Vectors compared with the codebook at a time: their similarities (4 MB at 16 384 codes) stay near the cache."""
 
 LARGEST = {
     "dim": 8192,

@@ -16,7 +16,7 @@ from dtm_codec.backends.base import Backend, Pulses
 from dtm_codec.backends.onnx.backend import OnnxBackend
 from dtm_codec.backends.onnx.graph import MAX_BYTES, Graph
 from dtm_codec.backends.onnx.graphs import build_graph, graph_names
-from dtm_codec.backends.onnx.spectral import noise_angles
+from dtm_codec.backends.onnx.heads import noise_angles
 from dtm_codec.coding.chain import following
 from dtm_codec.config import NOISE_FRAMES, STACKS, CodecConfig, SelectorConfig, preset
 from dtm_codec.errors import ModelError
@@ -76,8 +76,8 @@ def test_graphs_are_valid_and_hold_what_they_need(config: CodecConfig, precision
         assert [i.name for i in model.graph.input] == [port.name for port in graph.inputs]
         assert [o.name for o in model.graph.output] == [port.name for port in graph.outputs]
         assert all(tensor.data_location == onnx.TensorProto.DEFAULT for tensor in model.graph.initializer)
-        sizes = [node.op_type for node in model.graph.node]
-        assert ("MatMulInteger" in sizes) == (precision == "int8" and name in STACKS)
+        operators = [node.op_type for node in model.graph.node]
+        assert ("MatMulIntegerToFloat" in operators) == (precision == "int8" and name in (*STACKS, "head"))
 
 
 @configs

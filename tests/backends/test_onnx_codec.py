@@ -196,6 +196,39 @@ def test_graphs_that_lie_in_a_folder_are_never_run(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "graphs")
 
 
+@pytest.mark.parametrize("backend", ["onnx", "onnx-int8"])
+@pytest.mark.parametrize("name", ["front_end.project.weight", "enc1.blocks.0.mlp.out.weight", "dec2.norm.weight"])
+def test_weights_that_overflow_are_computed_with_to_the_end(tmp_path: Path, name: str, backend: str) -> None:
+    tiny_model(tmp_path)
+    tensors = safetensors.numpy.load_file(tmp_path / hub.WEIGHTS_FILE)
+    tensors[name][:] = 3e38
+    safetensors.numpy.save_file(tensors, tmp_path / hub.WEIGHTS_FILE)
+    codec = DTMCodec.from_pretrained(tmp_path, backend=backend)  # type: ignore[arg-type]
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert codec.decode(codec.encode(np.ones(8000, np.float32), 16_000)).size == 8000
+
+
+def test_a_graph_that_onnxruntime_refuses_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_model(tmp_path)
+    codec = DTMCodec.from_pretrained(tmp_path, backend="onnx")
+    monkeypatch.setattr("dtm_codec.backends.onnx.graph.Graph.to_bytes", lambda graph: b"no graph")
+    with pytest.raises(ModelError, match=r"^onnxruntime [\d.]+ cannot load 'front_end': .+$"):
+        codec.encode(np.zeros(800, np.float32), 16_000)
+
+
+@pytest.mark.parametrize("change", [{"dim": 10**9}, {"window": 2**63}, {"head": "../../etc/passwd"}, {"hop_length": 0}])
+def test_a_hostile_configuration_is_one_line_on_the_command_line(tmp_path: Path, change: dict[str, object]) -> None:
+    tiny_model(tmp_path)
+    config = json.loads((tmp_path / hub.CONFIG_FILE).read_text())
+    (tmp_path / hub.CONFIG_FILE).write_text(json.dumps(config | change))
+    words = ["encode", str(sample_path()), "--model", str(tmp_path), "--backend", "onnx", "-o", str(tmp_path / "x.dtm")]
+    done = subprocess.run([sys.executable, "-m", "dtm_codec", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert str(tmp_path) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x.dtm").exists()
+
+
 def test_another_selector_makes_another_model_on_both() -> None:
     codecs = [DTMCodec.from_pretrained(backend=name) for name in ("onnx", "torch")]
     before = {codec.model_id for codec in codecs}

@@ -37,6 +37,7 @@ def test_it_codes_as_python_does_and_says_how_long_it_took() -> None:
     middle = system.clock()
     assert np.abs(system.decode(coded) - codec.decode(theirs)).max() < 1e-3
     assert 0 < middle < system.clock()
+    assert system.elapsed() > 0
     assert system.identity.startswith(codec.model_id)
     assert system.parameters == codec.num_parameters
     assert system.peak_mb() > 50

@@ -15,6 +15,9 @@ from .base import Backend
 if TYPE_CHECKING:
     from ..network import Network
 
+WITHOUT_TORCH: BackendName = "onnx"
+"""What computes where nobody asks for another and torch is not there or not needed."""
+
 
 def check_device(device: str) -> None:
     """Refuse a device that this machine lacks, or that has no 64-bit numbers, which tau is (mps)."""
@@ -55,13 +58,13 @@ def runs_in_onnx(loaded: LoadedModel) -> bool:
 def quickest(loaded: LoadedModel, device: str, *, in_torch: bool = False) -> BackendName | None:
     """What commands compute with where no backend is named: onnxruntime, which starts in a third of torch's time, or
     what `load_backend` takes by itself. in_torch: what is asked for needs torch"""
-    return "onnx" if device == "cpu" and not in_torch and runs_in_onnx(loaded) else None
+    return WITHOUT_TORCH if device == "cpu" and not in_torch and runs_in_onnx(loaded) else None
 
 
 def load_backend(loaded: LoadedModel, device: str, name: str | None) -> Backend:
     """What computes a model, by name; without one, torch where it is installed."""
     if name is None:
-        name = "torch" if find_spec("torch") is not None else "onnx"
+        name = "torch" if find_spec("torch") is not None else WITHOUT_TORCH
     if name == "torch" or loaded.tensors is None:
         import_optional("torch", "torch")
         from .pytorch import TorchBackend

@@ -40,6 +40,8 @@ class Timing:
     encode_rtf: float
     """CPU seconds per second of speech, median over rounds."""
     decode_rtf: float
+    elapsed_rtf: float
+    """Seconds on the clock per second of speech, for both."""
     encode_ratio: float
     """Time over that of the first system, median over rounds."""
     decode_ratio: float
@@ -80,7 +82,7 @@ def bench(
             use_selector(system.codec, system.selector)  # where the clock can see it
             system.codec.backend.use_threads(1)
     clocks = [SelectorClock(s.codec.backend.selector) if isinstance(s, DTM) else None for s in built]
-    times = np.zeros((rounds, len(built), 2))
+    times, elapsed = np.zeros((rounds, len(built), 2)), np.zeros((rounds, len(built)))
     shares = np.zeros((rounds, len(built)))
     bps: list[float | None] = [None] * len(built)
     try:
@@ -88,13 +90,14 @@ def bench(
             for index, (system, clock) in enumerate(zip(built, clocks, strict=True)):
                 if clock:
                     clock.reset()
-                start = system.clock()
+                began, start = system.elapsed(), system.clock()
                 coded = system.encode(audio)
                 middle = system.clock()
                 system.decode(coded)
                 end = system.clock()
                 calibrating, choosing = (clock.calibrating, clock.choosing) if clock else (0.0, 0.0)
                 if number >= 0:
+                    elapsed[number, index] = system.elapsed() - began
                     times[number, index] = middle - start - calibrating, end - middle
                     shares[number, index] = 100 * choosing / (middle - start - calibrating)
                 bps[index] = coded.bits.total / coded.duration_s if coded.bits else None
@@ -118,6 +121,7 @@ def bench(
                 bps[index],
                 encode_rtf,
                 decode_rtf,
+                float(np.median(elapsed[:, index])) / seconds,
                 encode_ratio,
                 decode_ratio,
                 share,
@@ -148,7 +152,7 @@ def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
     lengths = list(timings[0].peak_mb)
     columns = [
         *map(Column, ("System", "Parameters", "bps")),
-        *(Column(text, None, False) for text in ("Encode RTF", "Decode RTF")),
+        *(Column(text, None, False) for text in ("Encode RTF", "Decode RTF", "Both, on the clock")),
         *map(Column, ("Encode, ratio", "Decode, ratio", "Selector share (%)")),
         *(Column(f"Peak MB, {length:g} s", None, False) for length in lengths),
     ]
@@ -156,19 +160,21 @@ def bench_block(timings: Sequence[Timing], seconds: float) -> Block:
         columns.append(Column("MB a minute", None, False))
 
     def row(timing: Timing) -> tuple[Cell, ...]:
+        times = timing.encode_rtf, timing.decode_rtf, timing.elapsed_rtf
         peaks = [timing.peak_mb[length] for length in lengths]
         growth = [(peaks[-1] - peaks[0]) / (lengths[-1] - lengths[0]) * 60] if len(lengths) > 1 else []
         return (
             Cell(timing.title),
             Cell(f"{timing.parameters / 1e6:.1f} M" if timing.parameters else "–"),
             Cell() if timing.bps is None else Cell(f"{timing.bps:.0f}"),
-            *(Cell(f"{value:.4f}", value=value) for value in (timing.encode_rtf, timing.decode_rtf)),
+            *(Cell(f"{value:.4f}", value=value) for value in times),
             *(Cell(f"{value:.2f} ×") for value in (timing.encode_ratio, timing.decode_ratio)),
             Cell("–" if timing.selector_share is None else f"{timing.selector_share:.2f}"),
             *(Cell(f"{value:.0f}", value=value) for value in (*peaks, *growth)),
         )
 
-    note = f"{seconds:g} s of speech, one thread, all systems in turns; RTF: CPU seconds per second of speech"
-    note += "; in a browser, seconds on the page's clock" if any("Chromium" in t.title for t in timings) else ""
+    note = f"{seconds:g} s of speech, one thread if not said otherwise, all systems in turns"
+    note += "; RTF: CPU seconds per second of speech"
+    note += "; in a browser, those of the page's workers" if any("Chromium" in t.title for t in timings) else ""
     title = f"Speed and memory, ratios to {timings[0].title}"
     return Block(title, tuple(columns), (Group(None, tuple(map(row, timings))),), notes=(note,)).marked()

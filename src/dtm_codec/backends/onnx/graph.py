@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from . import protobuf
 
 OPSET = 17
 IR_VERSION = 8
+MICROSOFT = "com.microsoft"
+"""Operators of onnxruntime's own, on every platform it runs on."""
+OPSETS = {"": OPSET, MICROSOFT: 1}
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """A protobuf message has less than 2 GB."""
@@ -45,6 +48,15 @@ class Port:
     """A string names a size that is free; equal names mean equal sizes."""
 
 
+class Rounded(NamedTuple):
+    """Rows in 8 bits: names of values in a graph."""
+
+    values: str
+    """(S, D) uint8, around 128"""
+    steps: str
+    """(S, 1) what 1 stands for in each row"""
+
+
 class Graph:
     def __init__(self, name: str, weights: Weights, precision: Precision) -> None:
         self.name, self.precision = name, precision
@@ -52,8 +64,9 @@ class Graph:
         self.outputs: list[Port] = []
         self._weights = weights
         self._nodes: list[bytes] = []
-        self._tensors: dict[str, bytes] = {}
+        self._tensors: dict[str, list[protobuf.Buffer]] = {}
         self._constants: dict[tuple[Any, ...], str] = {}
+        self._zeros: str | None = None
 
     def input(self, name: str, dtype: str, shape: Shape) -> str:
         self.inputs.append(Port(name, dtype, shape))
@@ -96,50 +109,92 @@ class Graph:
             return self.cast(self._store(name, values.astype(np.float16)), "float32")
         return self._store(name, values.astype(np.float32))
 
-    def linear(self, x: str, name: str, scale: str | None = None, exact: bool = False) -> str:
+    def linear(
+        self,
+        x: str,
+        name: str,
+        *,
+        scale: str | None = None,
+        onto: str | None = None,
+        units: str | None = None,
+        columns: Array | None = None,
+        exact: bool = False,
+    ) -> str:
         """x @ weight.T + bias of a layer, times a vector if there is one to scale its outputs. (S, in) -> (S, out)
 
-        exact: never with numbers of 8 bits.
+        onto: (S, out) to add the output of a layer without bias to; units: (S, 1) of x, in 8 bits; columns: the inputs
+        that x has, in its order; exact: never with numbers of 8 bits
         """
+        weight, bias = self._weights[f"{name}.weight"], f"{name}.bias"
+        weight = weight if columns is None else weight[:, columns]
+        if bias in self._weights:
+            onto = self.weight(bias)
         if self.precision == "int8" and not exact:
-            product = self._rounded_product(x, name, scale)
-        else:
-            product = self._product(x, f"{name}.weight", self._weights[f"{name}.weight"], scale)
-        bias = f"{name}.bias"
-        return self.plus(product, self.weight(bias)) if bias in self._weights else product
+            rounded = self.rounded(x)
+            if units is not None:
+                rounded = rounded._replace(steps=self.mul(rounded.steps, units))
+            product = self.rounded_product(rounded, f"{name}.weight", self._scaled(weight, scale))
+            return product if onto is None else self.plus(product, onto)
+        return self._product(x, f"{name}.weight", weight, scale, onto)
 
-    def linear_parts(self, x: str, name: str, parts: int) -> list[str]:
-        """The output of a layer without bias in equal parts. (S, in) -> (S, out / parts) each"""
-        if self.precision == "int8":
-            return self.split(self.linear(x, name), parts)
-        matrices = np.split(self._weights[f"{name}.weight"], parts)  # what is never joined need not be split
-        return [self._product(x, f"{name}.weight.{part}", matrix) for part, matrix in enumerate(matrices)]
+    def linear_parts(self, x: str, name: str, parts: int, order: Array | None = None) -> list[str]:
+        """The output of a layer in equal parts: what is never joined need not be split. order: of the outputs in each
+        (S, in) -> (S, out / parts) each"""
+        taken = slice(None) if order is None else order
+        weights = [weight[taken] for weight in np.split(self._weights[f"{name}.weight"], parts)]
+        biases: list[str | None] = [None] * parts
+        if f"{name}.bias" in self._weights:
+            biases = [self.constant(bias[taken]) for bias in np.split(self._weights[f"{name}.bias"], parts)]
+        named = [(f"{name}.weight.{part}", weight) for part, weight in enumerate(weights)]
+        if self.precision != "int8":
+            return [self._product(x, *part, onto=bias) for part, bias in zip(named, biases, strict=True)]
+        rounded = self.rounded(x)
+        products = [self.rounded_product(rounded, part, self._scaled(weight)) for part, weight in named]
+        return [p if bias is None else self.plus(p, bias) for p, bias in zip(products, biases, strict=True)]
 
-    def _product(self, x: str, name: str, weight: Array, scale: str | None = None) -> str:
+    def gate_and_value(self, x: str, name: str) -> tuple[str, str, str | None]:
+        """The two parts of a SwiGLU layer, and the units of the second, (S, 1), where they are not 1. In 8 bits, units
+        can wait for the next product, which has some of its own. (S, in) -> (S, out / 2) each"""
+        if self.precision != "int8":
+            gate, value = self.linear_parts(x, name, 2)
+            return gate, value, None
+        rounded = self.rounded(x)
+        first, second = map(self._scaled, np.split(self._weights[f"{name}.weight"], 2))
+        gate = self.rounded_product(rounded, f"{name}.weight.0", first)
+        return gate, self.rounded_product(rounded, f"{name}.weight.1", second, scaled=False), rounded.steps
+
+    def _product(self, x: str, name: str, weight: Array, scale: str | None = None, onto: str | None = None) -> str:
         if self.precision == "fp16":  # folded when it is loaded
-            stored = self.cast(self._store(name, weight.astype(np.float16)), "float32")
-            matrix = self.add("Transpose", stored, perm=(1, 0))
-            return self.add("MatMul", x, matrix if scale is None else self.mul(matrix, self.weight(scale)))
-        return self.add("MatMul", x, self._store(name, self._scaled(weight, scale)))
+            matrix = self.cast(self._store(name, weight.astype(np.float16)), "float32")
+            matrix = matrix if scale is None else self.mul(matrix, self.reshape(self.weight(scale), -1, 1))
+        else:
+            matrix = self._store(name, self._scaled(weight, scale))
+        return self.add("Gemm", x, matrix, *([] if onto is None else [onto]), transB=1)
 
-    def _scaled(self, weight: Array, scale: str | None) -> Array:
-        """(out, in) -> (in, out)"""
-        matrix = weight.astype(np.float32).T
-        return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)
+    def _scaled(self, weight: Array, scale: str | None = None) -> Array:
+        """(out, in), times a number for each output."""
+        matrix = weight.astype(np.float32)
+        return matrix if scale is None else matrix * self._weights[scale].astype(np.float32)[:, None]
 
-    def _rounded_product(self, x: str, name: str, scale: str | None) -> str:
-        """Products of 8-bit integers. Weights have a step of their own for each output, activations for each row, so a
-        row comes out the same whatever is beside it."""
-        weight = self._scaled(self._weights[f"{name}.weight"], scale)
-        step = np.maximum(np.abs(weight).max(axis=0), 1e-12) / 127
-        rounded = self._store(f"{name}.weight", np.round(weight / step).astype(np.int8))
-        peak = self.add("ReduceMax", self.add("Abs", x), axes=(-1,), keepdims=1)
-        x_step = self.add("Max", self.mul(peak, self.constant(1 / 127)), self.constant(1e-12))
-        # unsigned around 128: processors multiply unsigned with signed bytes
-        values = self.plus(self.add("Round", self.add("Div", x, x_step)), self.constant(128.0))
+    def rounded(self, x: str) -> Rounded:
+        """Rows in 8 bits. Each has a step of its own, so that it comes out the same whatever is beside it."""
+        highest, lowest = (self.add(kind, x, axes=(-1,), keepdims=0) for kind in ("ReduceMax", "ReduceMin"))
+        peak = self.add("Max", highest, self.add("Neg", lowest))
+        steps = self.add("Max", self.mul(peak, self.constant(1 / 127)), self.constant(1e-12))
+        if self._zeros is None:  # all that a graph rounds has as many rows
+            # unsigned around 128: processors multiply unsigned with signed bytes
+            self._zeros = self.add("Expand", self.constant(128, "uint8"), self.add("Shape", steps))
+        return Rounded(self.add("QuantizeLinear", x, steps, self._zeros, axis=0), self.reshape(steps, -1, 1))
+
+    def rounded_product(self, x: Rounded, name: str, matrix: Array, scaled: bool = True) -> str:
+        """Products of 8-bit integers; weights have a step of their own for each output. scaled: times the steps of the
+        rows, otherwise in units of them. matrix: (out, in)"""
+        step = np.maximum(np.abs(matrix).max(axis=1), 1e-12) / 127
+        weight = self._store(name, np.round(matrix / step[:, None]).astype(np.int8).T)
+        scales = self.constant(1.0), self.constant(step)
         zeros = self.constant(128, "uint8"), self.constant(0, "int8")
-        product = self.add("MatMulInteger", self.cast(values, "uint8"), rounded, *zeros)
-        return self.mul(self.mul(self.cast(product, "float32"), x_step), self.constant(step))
+        product = self.add(f"{MICROSOFT}.MatMulIntegerToFloat", x.values, weight, *scales, *zeros)
+        return self.mul(product, x.steps) if scaled else product
 
     def plus(self, a: str, b: str) -> str:
         return self.add("Add", a, b)
@@ -177,12 +232,12 @@ class Graph:
 
     def to_bytes(self) -> bytes:
         """The graph as an ONNX file."""
-        total = sum(map(len, self._tensors.values()))
+        total = sum(map(protobuf.size_of, self._tensors.values()))
         if total > MAX_BYTES:
             raise ModelError(f"graph {self.name!r} of {total} bytes; allowed: up to {MAX_BYTES}")
         inputs, outputs = (_values(ports) for ports in (self.inputs, self.outputs))
         return protobuf.model(
-            self.name, self._nodes, self._tensors.values(), inputs, outputs, opset=OPSET, ir_version=IR_VERSION
+            self.name, self._nodes, self._tensors.values(), inputs, outputs, opsets=OPSETS, ir_version=IR_VERSION
         )
 
 

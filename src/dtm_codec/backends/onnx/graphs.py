@@ -19,7 +19,8 @@ import numpy as np
 from ...config import STACKS, CodecConfig
 from ...errors import ModelError
 from .graph import Graph, Precision, Weights
-from .spectral import add_front_end, add_head, add_log_mel, add_pitch
+from .heads import add_head, add_pitch
+from .spectral import add_front_end, add_log_mel
 from .stacks import add_stack
 
 Builder: TypeAlias = Callable[[Graph, CodecConfig], None]

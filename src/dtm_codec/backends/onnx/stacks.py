@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...config import CodecConfig, Stack
-from .graph import LAST, Graph
+from .graph import LAST, MICROSOFT, Graph
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,11 @@ class _Plan:
     """What all layers share: names of values in the graph."""
 
     bias: str
-    """(blocks, 1, window, 3 window)"""
+    """(blocks, window, 3 window)"""
+    around: str
+    """(blocks, 3) which blocks each block sees; where there is none, any: the bias hides it"""
     cos: str
-    """(S, 1, head_dim / 2)"""
+    """(S, head_dim / 2)"""
     sin: str
 
 
@@ -40,7 +42,8 @@ def add_stack(graph: Graph, config: CodecConfig, stack: Stack) -> None:
     # -1: padding at the end, seen by no real query; -2: outside, seen by none
     sequence = graph.add("Pad", sequence, ends, graph.constant(-1, "int64"))
     positions = graph.add("Pad", positions, ends, graph.constant(0, "int64"))
-    plan = _Plan(_bias(graph, config, stack, sequence, positions), *_angles(graph, config, positions))
+    bias = _bias(graph, config, stack, sequence, positions)
+    plan = _Plan(bias, _around(graph, blocks), *_angles(graph, config, positions))
     for layer in range(config.layers(stack)):
         x = _block(graph, config, x, f"{stack}.blocks.{layer}", plan)
     normed = _norm(graph, x, f"{stack}.norm", config.norm_eps)
@@ -55,7 +58,7 @@ def _angles(graph: Graph, config: CodecConfig, positions: str) -> tuple[str, str
     """RoPE, in float64 until the angles are wrapped."""
     head_dim = config.dim // config.heads
     rates = config.rope_base ** -(np.arange(0, head_dim, 2) / head_dim)
-    times = graph.reshape(graph.cast(positions, "float64"), -1, 1, 1)
+    times = graph.reshape(graph.cast(positions, "float64"), -1, 1)
     angles = graph.wrapped(graph.mul(times, graph.constant(rates, "float64")))
     return graph.add("Cos", angles), graph.add("Sin", angles)
 
@@ -73,7 +76,15 @@ def _bias(graph: Graph, config: CodecConfig, stack: Stack, sequence: str, positi
         seen = graph.add("And", seen, near)
     # Not -inf: a padding query may see nothing, and all its weights would be NaN.
     hidden = graph.constant(np.finfo(np.float32).min / 2)
-    return graph.reshape(graph.add("Where", seen, graph.constant(0.0), hidden), -1, 1, window, 3 * window)
+    return graph.add("Where", seen, graph.constant(0.0), hidden)
+
+
+def _around(graph: Graph, blocks: str) -> str:
+    """blocks: (1,) their number"""
+    zero, one = (graph.constant(value, "int64") for value in (0, 1))
+    own = graph.reshape(graph.add("Range", zero, graph.add("Squeeze", blocks), one), -1, 1)
+    near = graph.plus(own, graph.integers(-1, 0, 1))
+    return graph.add("Min", graph.add("Max", near, zero), graph.minus(blocks, one))
 
 
 def _with_neighbours(graph: Graph, x: str, window: int, outside: int) -> tuple[str, str]:
@@ -81,13 +92,9 @@ def _with_neighbours(graph: Graph, x: str, window: int, outside: int) -> tuple[s
     blocked = graph.reshape(x, -1, window)
     edges = graph.integers(1, 0, 1, 0)
     around = graph.add("Pad", blocked, edges, graph.constant(outside, "int64"))
-    return graph.reshape(blocked, -1, window, 1), graph.reshape(_neighbourhoods(graph, around), -1, 1, 3 * window)
-
-
-def _neighbourhoods(graph: Graph, x: str) -> str:
-    """Each block with the ones before and after it. (blocks + 2, window, ...) -> (blocks, 3 window, ...)"""
-    parts = (graph.slice(x, 0, -2), graph.slice(x, 1, -1), graph.slice(x, 2, LAST))
-    return graph.add("Concat", *parts, axis=1)
+    parts = (graph.slice(around, 0, -2), blocked, graph.slice(around, 2, LAST))
+    keys = graph.add("Concat", *parts, axis=1)
+    return graph.reshape(blocked, -1, window, 1), graph.reshape(keys, -1, 1, 3 * window)
 
 
 def _norm(graph: Graph, x: str, name: str, eps: float, factor: float = 1.0) -> str:
@@ -100,37 +107,40 @@ def _norm(graph: Graph, x: str, name: str, eps: float, factor: float = 1.0) -> s
 def _block(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) -> str:
     normed = _norm(graph, x, f"{name}.attention_norm", config.norm_eps)
     attended = _attention(graph, config, normed, f"{name}.attention", plan)
-    x = graph.plus(x, graph.linear(attended, f"{name}.attention.out", scale=f"{name}.attention_scale"))
+    x = graph.linear(attended, f"{name}.attention.out", scale=f"{name}.attention_scale", onto=x)
     normed = _norm(graph, x, f"{name}.mlp_norm", config.norm_eps)
-    gate, value = graph.linear_parts(normed, f"{name}.mlp.gate_and_value", 2)
+    gate, value, units = graph.gate_and_value(normed, f"{name}.mlp.gate_and_value")
     hidden = graph.mul(graph.mul(gate, graph.add("Sigmoid", gate)), value)
-    return graph.plus(x, graph.linear(hidden, f"{name}.mlp.out", scale=f"{name}.mlp_scale"))
+    return graph.linear(hidden, f"{name}.mlp.out", scale=f"{name}.mlp_scale", onto=x, units=units)
 
 
 def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) -> str:
     heads, width, window = config.heads, config.dim // config.heads, config.window
-    q, k, v = (graph.reshape(part, -1, heads, width) for part in graph.linear_parts(x, f"{name}.qkv", 3))
-    q, k = (
-        _rotated(graph, _norm(graph, part, f"{name}.{kind}_norm", config.norm_eps, factor), plan)
+
+    def heads_first(part: str) -> str:
+        """(S, D) -> (H, S, d)"""
+        return graph.add("Transpose", graph.reshape(part, -1, heads, width), perm=(1, 0, 2))
+
+    def with_neighbours(part: str) -> str:
+        """(S, D) -> (H, blocks, 3 window, d)"""
+        blocks = graph.reshape(heads_first(part), heads, -1, window * width)
+        return graph.reshape(graph.add("Gather", blocks, plan.around, axis=1), heads, -1, 3 * window, width)
+
+    q, k, v = graph.linear_parts(x, f"{name}.qkv", 3)
+    normed = (
+        _norm(graph, graph.reshape(part, -1, heads, width), f"{name}.{kind}_norm", config.norm_eps, factor)
         for part, kind, factor in ((q, "query", width**-0.5), (k, "key", 1.0))
     )
-    queries = graph.reshape(q, -1, window, heads, width)
-    keys, values = (_around(graph, part, window, heads, width) for part in (k, v))
-    queries = graph.add("Transpose", queries, perm=(0, 2, 1, 3))
-    scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=(0, 2, 3, 1)))
+    q, k = (_rotated(graph, config, part, plan) for part in normed)
+    queries = graph.reshape(heads_first(q), heads, -1, window, width)
+    keys, values = with_neighbours(k), with_neighbours(v)
+    scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=(0, 1, 3, 2)))
     weights = graph.add("Softmax", graph.plus(scores, plan.bias), axis=-1)
-    attended = graph.add("MatMul", weights, graph.add("Transpose", values, perm=(0, 2, 1, 3)))
-    return graph.reshape(graph.add("Transpose", attended, perm=(0, 2, 1, 3)), -1, config.dim)
+    attended = graph.add("MatMul", weights, values)  # (H, blocks, window, d)
+    return graph.reshape(graph.add("Transpose", attended, perm=(1, 2, 0, 3)), -1, config.dim)
 
 
-def _around(graph: Graph, x: str, window: int, heads: int, width: int) -> str:
-    """(S, H, d) -> (blocks, 3 window, H, d)"""
-    blocks = graph.reshape(x, -1, window, heads, width)
-    return _neighbourhoods(graph, graph.add("Pad", blocks, graph.integers(1, 0, 0, 0, 1, 0, 0, 0)))
-
-
-def _rotated(graph: Graph, x: str, plan: _Plan) -> str:
-    real, imaginary = graph.split(x, 2)
-    first = graph.minus(graph.mul(real, plan.cos), graph.mul(imaginary, plan.sin))
-    second = graph.plus(graph.mul(real, plan.sin), graph.mul(imaginary, plan.cos))
-    return graph.add("Concat", first, second, axis=-1)
+def _rotated(graph: Graph, config: CodecConfig, x: str, plan: _Plan) -> str:
+    """RoPE: the two halves of a head are real and imaginary parts. (S, H, d) -> (1, S, D)"""
+    rows = graph.reshape(x, 1, -1, config.dim)
+    return graph.add(f"{MICROSOFT}.RotaryEmbedding", rows, graph.integers(0), plan.cos, plan.sin)

@@ -88,8 +88,12 @@ class System(ABC):
         """(T,) float32 at 16 kHz, as long as what was encoded and in time with it."""
 
     def clock(self) -> float:
-        """Seconds that its work has taken; only differences count."""
+        """Processor seconds that its work has taken; only differences count."""
         return cpu_seconds()
+
+    def elapsed(self) -> float:
+        """Seconds on the clock that its work has taken; only differences count."""
+        return time.perf_counter()
 
     def peak_mb(self) -> float:
         """Peak resident memory of the process that does its work."""

@@ -1,7 +1,7 @@
 """The codec in a browser: `page:MODEL[?bitrate=BPS][&threads=N]`, the page of `dtm-codec serve --static` in Chromium.
 
-Speech goes to the page's worker and comes back as the bytes of a .dtm file and as samples. Time is what the page itself
-measures, so what Selenium takes to carry them does not count.
+Speech goes to the page's worker and comes back as the bytes of a .dtm file and as samples. Time is that of the worker
+and its threads, so what Selenium takes to carry them does not count.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _ENCODE = """
 const [samples, bitrate] = arguments;
 const argument = { clip: clips++, samples: new Float32Array(toBytes(samples).buffer), bitrate };
 const { dtm, ms } = await ask("encode", argument);
-return [toText(dtm), ms.encode];
+return [toText(dtm), ms];
 """
 
 _DECODE = """
 const { samples, ms } = await ask("decode", toBytes(arguments[0]));
-return [toText(samples), ms.decode];
+return [toText(samples), ms];
 """
 
 
@@ -83,7 +83,7 @@ class Page(System):
         threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
         self.title = f"DTM-Codec {self.model} in Chromium, {self.bitrate:g} bps, {threads}"
         self.series = f"DTM-Codec {self.model} in Chromium"
-        self._spent = 0.0
+        self._spent = self._elapsed = 0.0
 
     @property
     def identity(self) -> str:
@@ -103,20 +103,31 @@ class Page(System):
 
     def encode(self, audio: Samples) -> Coded:
         samples = base64.b64encode(audio.astype("<f4").tobytes()).decode()
-        dtm, ms = self._browser.run(_ENCODE, samples, self.bitrate)
-        self._spent += ms / 1000
+        dtm = self._timed("encode", _ENCODE, samples, self.bitrate)
         payload = base64.b64decode(dtm)
         info = inspect(payload)
         bits = info.layout.bits(info.tokens, info.steps)
         return Coded(payload, audio.size, bits, info.mask_bits + info.token_bits_written)
 
     def decode(self, coded: Coded) -> Samples:
-        samples, ms = self._browser.run(_DECODE, base64.b64encode(coded.payload).decode())
-        self._spent += ms / 1000
+        samples = self._timed("decode", _DECODE, base64.b64encode(coded.payload).decode())
         return fit(np.frombuffer(base64.b64decode(samples), "<f4"), coded.num_samples)
+
+    def _timed(self, part: str, code: str, *arguments: Any) -> str:
+        """What the page answers. Its worker decodes whatever it has encoded, and says how long it took for each: that
+        share of its processor time counts."""
+        before = self._browser.worker_seconds()
+        text, ms = self._browser.run(code, *arguments)
+        spent = self._browser.worker_seconds() - before
+        self._spent += spent * ms[part] / sum(ms.values())
+        self._elapsed += ms[part] / 1000
+        return str(text)
 
     def clock(self) -> float:
         return self._spent
+
+    def elapsed(self) -> float:
+        return self._elapsed
 
     def peak_mb(self) -> float:
         """Of the largest process of the browser: the page."""
@@ -172,6 +183,18 @@ class _Browser:
         for pid in found:
             found += children.get(pid, ())
         return found
+
+    def worker_seconds(self) -> float:
+        """Processor time of all threads that are workers of a page."""
+        total = 0
+        for pid in self.processes():
+            for thread in Path(f"/proc/{pid}/task").glob("*"):
+                try:
+                    if (thread / "comm").read_text().startswith("DedicatedWorker"):
+                        total += int((thread / "schedstat").read_text().split()[0])
+                except OSError:
+                    continue  # it has just ended
+        return total / 1e9
 
 
 @contextmanager
