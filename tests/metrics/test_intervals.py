@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtm_codec.evaluation.recipes.pairs import MetricChange
+from dtm_codec.evaluation.pairs import MetricChange
 from dtm_codec.metrics.intervals import relative_change, weighted_mean
 
 values = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
