@@ -54,6 +54,11 @@ def _whole(text: str) -> int:
         raise typer.BadParameter(f"{text!r}; allowed: a whole number >= 0") from None
 
 
+def bitrate_option(what: str) -> Any:
+    """`--bitrate`. what: which bits are counted, and how well they are met"""
+    return typer.Option("--bitrate", "-b", metavar="BPS", parser=bitrate, help=f"{what}: 800, 800bps or 0.8k.")
+
+
 Model: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -62,23 +67,12 @@ Model: TypeAlias = Annotated[
 ]
 Bitrate: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--bitrate",
-        "-b",
-        metavar="BPS",
-        parser=bitrate,
-        help="Total bits a second, position bits included, met by each file, unless it is silent: 800, 800bps or 0.8k.",
-    ),
+    bitrate_option("Total bits a second, position bits included, met by each file, unless it is silent"),
 ]
 NominalBitrate: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--bitrate",
-        "-b",
-        metavar="BPS",
-        parser=bitrate,
-        help="Total bits a second by the paper's Eq. 5, before entropy coding, met by each file, unless it is silent: "
-        "800, 800bps or 0.8k.",
+    bitrate_option(
+        "Total bits a second by the paper's Eq. 5, before entropy coding, met by each file, unless it is silent"
     ),
 ]
 TokenRate: TypeAlias = Annotated[

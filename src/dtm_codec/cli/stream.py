@@ -26,13 +26,9 @@ def encode(
     model: options.Model = None,
     bitrate: Annotated[
         float | None,
-        typer.Option(
-            "--bitrate",
-            "-b",
-            metavar="BPS",
-            parser=options.bitrate,
-            help="Total bits a second, position bits included, held over any 2 s within 15 %: 800, 800bps or 0.8k. "
-            "Headers of packets come on top: 24 bits each.",
+        options.bitrate_option(
+            "Total bits a second, position bits included and 24 of each packet's header not, "
+            "held over any 2 s within 15 %"
         ),
     ] = None,
     token_rate: options.TokenRate = None,
