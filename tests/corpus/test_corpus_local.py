@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from corpus_helpers import alive, children, files
+from corpus_helpers import alive, children, files, state_of
 
 from dtm_codec.corpus import CorpusError, run, tokenize
 from dtm_codec.system.locks import FolderInUseError, folder_in_use
@@ -19,6 +19,22 @@ from dtm_codec.system.workers import WorkerError
 def command(clips: Path, out: Path, model: Path) -> list[str]:
     words = f"{sys.executable} -m dtm_codec tokenize {clips} -o {out} -m {model} --shard-size 2 --workers 2"
     return words.split()
+
+
+STOPS = """
+import os, signal, sys
+from pathlib import Path
+from dtm_codec.corpus import tokenize
+
+def stop(progress):
+    if progress.shards_done >= int(sys.argv[4]):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+if __name__ == "__main__":
+    clips, out, model = map(Path, sys.argv[1:4])
+    tokenize(clips, out, model=model, shard_size=2, workers=2, on_progress=stop)
+"""
+"""The same run, but it hands out no more work once so many shards are there, and waits to be killed."""
 
 
 def wait_until(condition, seconds: float = 300.0) -> None:
@@ -32,13 +48,13 @@ def test_processes_write_the_same_bytes_as_one(clips, whole, tmp_path, tiny_mode
     """And killing the run at any moment, again and again, changes nothing but the time it takes."""
     out, rolls = tmp_path / "out", random.Random(7)
     done = 0
+    script = tmp_path / "stops.py"
+    script.write_text(STOPS)
     for _ in range(2):
-        with subprocess.Popen(command(clips, out, tiny_model), stderr=subprocess.DEVNULL) as run:
-            target = done + rolls.randrange(1, 5)
-            wait_until(
-                lambda run=run, target=target: len(list(out.glob("data/[!.]*"))) >= target or run.poll() is not None
-            )
-            time.sleep(rolls.random() / 20)
+        target = done + rolls.randrange(1, 5)
+        with subprocess.Popen([sys.executable, *map(str, (script, clips, out, tiny_model, target))]) as run:
+            wait_until(lambda run=run: state_of(run.pid) == "T")
+            time.sleep(rolls.random() / 20)  # workers go on with what they have
             workers = children(run.pid)
             run.kill()
         assert len(workers) >= 2
