@@ -63,6 +63,8 @@ MAX_STRIDE = 255
 
 QUANTIZED_AT_ONCE = 64
 """Vectors compared with the codebook at a time: their similarities (4 MB at 16 384 codes) stay near the cache."""
+REVIEWED_AT_ONCE = 256
+"""Where a review needs their neighbours too, more at a time are less work."""
 
 LARGEST = {
     "dim": 8192,
@@ -77,7 +79,13 @@ LARGEST_SPAN = 10_000
 LARGEST_SEGMENT = 255
 """Longest span that dp and lagrangian search. dp notes each in a byte."""
 LARGEST_CODE_DIM = 1024
+LARGEST_REVIEW = 8192
 LOWEST_KEEP_RATIO = 1e-3
+
+REVIEW_SIGHT = 3
+"""Tokens on either side whose codes a review looks at."""
+REVIEW_TURNS = 3
+"""A review takes every third step in turn, so that each token sees what its neighbours have become."""
 
 BITRATES = "trained_bitrates"
 """Key of config.json beside those of the network. It does not change the network, so model ids leave it out."""
@@ -128,9 +136,13 @@ class QuantizerConfig(Validated):
     """Width of the VQ codebook's vectors."""
     levels: tuple[int, ...] = ()
     """FSQ levels per dimension; empty for VQ."""
+    review: int = 0
+    """Width of the network that chooses codes again, beside those of their neighbours; 0: the first choice stands."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(0 <= self.review <= LARGEST_REVIEW, "quantizer.review", self.review, f"0 ... {LARGEST_REVIEW}")
+        require(not self.review or self.kind == "vq", "quantizer.review", self.review, "0 with kind 'fsq'")
         require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
         require(1 <= self.dim <= LARGEST_CODE_DIM, "quantizer.dim", self.dim, f"1 ... {LARGEST_CODE_DIM}")
         if self.kind == "fsq":
@@ -150,6 +162,16 @@ class QuantizerConfig(Validated):
     def token_bits(self) -> int:
         """b of Eq. 5: whole bits that hold one code (16 for the 64 000 codes of the FSQ control)."""
         return (self.codebook_size - 1).bit_length()
+
+    @property
+    def reach(self) -> int:
+        """Tokens to each side that a code can depend on."""
+        return REVIEW_SIGHT * REVIEW_TURNS if self.review else 0
+
+    @property
+    def piece(self) -> int:
+        """Tokens that are best quantized at a time."""
+        return REVIEWED_AT_ONCE if self.review else QUANTIZED_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -218,6 +240,8 @@ class CodecConfig(Validated):
             if self.stage2_positions == "rank" and stack in ("enc2", "dec1"):
                 # ranks do not say how far apart two tokens are in time
                 require(not ahead, f"{stack}_lookahead", ahead, "0 or null with stage2_positions 'rank'")
+        reviewed = bool(self.quantizer.review) and self.enc2_lookahead is not None
+        require(not reviewed, "quantizer.review", self.quantizer.review, "0 with a limited enc2_lookahead")
         require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
         for name in ("norm_eps", "rope_base", "layer_scale"):
             value = getattr(self, name)

@@ -231,6 +231,9 @@ class TrainConfig(Validated):
     the configuration of a trained model, by its name or folder, for fine-tuning."""
     init_from: str | None = None
     """Start from the weights of this exported folder or checkpoint, as far as they fit (fine-tuning)."""
+    train_only: tuple[str, ...] = ()
+    """Only weights whose names begin with one of these learn; none given: all do. The tensors of a model folder have
+    these names."""
     seed: int = 0
     max_steps: int = 600_000
     """Generator steps."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..config import CodecConfig
-from ..errors import DTMCodecError
+from ..errors import ConfigError, DTMCodecError
 from ..live.losses import draw_losses
 from ..network import CodecOutput, Network
 from ..nn.mel_distance import MultiScaleMelDistance
@@ -55,6 +55,19 @@ def compile_blocks(network: Network) -> None:
             module.compile(dynamic=True)
 
 
+def freeze_others(network: Network, names: Sequence[str]) -> None:
+    """Let only weights learn whose names begin with one of these; if there are none, all do."""
+    weights = dict(network.named_parameters())
+    for name in names:
+        if not any(weight.startswith(name) for weight in weights):
+            known = ", ".join(dict.fromkeys(weight.partition(".")[0] for weight in weights))
+            raise ConfigError(
+                f"train_only = {name!r}, which no weight's name begins with; allowed: {known} and parts of them"
+            )
+    for weight, values in weights.items():
+        values.requires_grad_(not names or weight.startswith(tuple(names)))
+
+
 class Trainer:
     """The state of a run and what one step does to it."""
 
@@ -69,6 +82,7 @@ class Trainer:
         if config.init_from is not None and not resumed:
             for line in initialize_from(config.init_from, self.network, self.discriminators):
                 log.info(line)
+        freeze_others(self.network, config.train_only)
         if config.compile:
             compile_blocks(self.network)
         # The originals stay at hand: they have the names that checkpoints use. Checkpoints call the network "codec".
@@ -247,7 +261,7 @@ class Trainer:
         size = self.config.model.quantizer.codebook_size
         counts = torch.bincount(codes, minlength=size)
         quantizer = self.network.quantizer
-        if self.config.revive_after and isinstance(quantizer, VectorQuantizer):
+        if self.config.revive_after and isinstance(quantizer, VectorQuantizer) and quantizer.codebook.requires_grad:
             seed = _derived_seed(self.config.seed, self.step, 0)
             with whole_parameter(quantizer, "codebook"):
                 quantizer.revive(counts, latents, idle_steps=self.config.revive_after, seed=seed)

@@ -17,7 +17,8 @@ from ...system.optional import import_optional
 from ...system.threads import asked_threads, available_cores
 from ..base import PIECE, Codes, Floats, Mask, Positions, Pulses
 from .graph import Precision
-from .graphs import build_graph, check_has_graphs, codebook
+from .graphs import build_graph, check_has_graphs
+from .quantizer import codebook
 
 PRECISIONS: dict[str, Precision] = {"onnx": "fp32", "onnx-int8": "int8"}
 """Of the backends of these names."""
@@ -56,8 +57,9 @@ class OnnxBackend:
     def downsample(self, z1: Floats, mask: Mask) -> Floats:
         return z1[mask]
 
-    def quantize(self, z2: Floats) -> Codes:
-        return self._run("quantize", z2=z2)
+    def quantize(self, z2: Floats, positions: Positions) -> Codes:
+        reviewed = {"positions": positions} if self.config.quantizer.review else {}
+        return self._run("quantize", z2=z2, **reviewed)
 
     def dequantize(self, codes: Codes) -> Floats:
         return self._run("dequantize", codes=codes)

@@ -50,12 +50,7 @@ export class Model {
     const kept = new Float32Array(positions.length * dim);
     positions.forEach((step, token) => kept.set(z1.subarray(step * dim, (step + 1) * dim), token * dim));
     const z2 = await this.#stack("enc2", kept, this.#stage2(positions), (share) => onShare(0.8 * share));
-    const codes = new Int32Array(positions.length);
-    for (const [start, end] of blocks(codes.length, this.block)) {
-      const found = await this.run("quantize", { z2: z2.subarray(start * dim, end * dim) });
-      found.forEach((code, i) => (codes[start + i] = Number(code)));
-      onShare(0.8 + (0.2 * end) / codes.length);
-    }
+    const codes = await this.#quantize(z2, this.#stage2(positions), (share) => onShare(0.8 + 0.2 * share));
     return { codes, mask, numSamples, modelId: this.about.model_id, layout: this.layout };
   }
 
@@ -108,6 +103,22 @@ export class Model {
       onShare(end / positions.length);
     }
     return result;
+  }
+
+  /** Codes in blocks, each with as many tokens around it as a review can see. (K x D,), (K,) -> (K,) */
+  async #quantize(z2, positions, onShare) {
+    const { dim, quantizer } = this.config;
+    const reach = this.about.reach.quantize;
+    const codes = new Int32Array(positions.length);
+    for (const [start, end] of blocks(codes.length, this.block)) {
+      const [from, to] = [Math.max(0, start - reach), Math.min(codes.length, end + reach)];
+      const inputs = { z2: z2.subarray(from * dim, to * dim) };
+      if (quantizer.review) inputs.positions = BigInt64Array.from(positions.slice(from, to), BigInt);
+      const found = await this.run("quantize", inputs);
+      found.slice(start - from, end - from).forEach((code, i) => (codes[start + i] = Number(code)));
+      onShare(end / codes.length);
+    }
+    return codes;
   }
 
   /** Tokens in their places, in blocks. One that begins within a span is led by the span's token. */
