@@ -61,6 +61,21 @@ def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
     assert_same_training(tmp_path / "one", tmp_path / "two")
 
 
+def test_only_weights_that_are_named_learn(tmp_path: Path) -> None:
+    review = ["model.quantizer.review=8", "train_only=[quantizer.review, head]"]
+    train(support.tiny(tmp_path, *review), tmp_path / "run")
+    before = Trainer(support.tiny(tmp_path, *review), Fabric(accelerator="cpu", devices=1)).network.state_dict()
+    after = checkpoints.load(tmp_path / "run" / "step-00000012.ckpt")["codec"]
+    changed = {name for name in after if not torch.equal(after[name], before[name])} - {"tau", "quantizer.idle"}
+    assert changed == {name for name in after if name.startswith(("quantizer.review.", "head."))}
+
+
+def test_a_name_that_no_weight_has_is_refused(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, "train_only=[encoder]")
+    with pytest.raises(ConfigError, match=r"train_only = 'encoder'.*allowed: front_end, enc1, .*head"):
+        Trainer(config, Fabric(accelerator="cpu", devices=1))
+
+
 def test_two_processes_draw_the_masks_of_one(tmp_path: Path) -> None:
     options = ["max_steps=4", "model.selector.name=random", "model.selector.s_max=null"]
     train(support.tiny(tmp_path, *options), tmp_path / "one")
