@@ -63,8 +63,6 @@ MAX_STRIDE = 255
 
 QUANTIZED_AT_ONCE = 64
 """Vectors compared with the codebook at a time: their similarities (4 MB at 16 384 codes) stay near the cache."""
-REVIEWED_AT_ONCE = 256
-"""Where a review needs their neighbours too, more at a time are less work."""
 
 LARGEST = {
     "dim": 8192,
@@ -167,11 +165,6 @@ class QuantizerConfig(Validated):
     def reach(self) -> int:
         """Tokens to each side that a code can depend on."""
         return REVIEW_SIGHT * REVIEW_TURNS if self.review else 0
-
-    @property
-    def piece(self) -> int:
-        """Tokens that are best quantized at a time."""
-        return REVIEWED_AT_ONCE if self.review else QUANTIZED_AT_ONCE
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_graphs_are_valid_and_hold_what_they_need(config: CodecConfig, precision
         assert [o.name for o in model.graph.output] == [port.name for port in graph.outputs]
         assert all(tensor.data_location == onnx.TensorProto.DEFAULT for tensor in model.graph.initializer)
         operators = [node.op_type for node in model.graph.node]
-        assert ("MatMulIntegerToFloat" in operators) == (precision == "int8" and name in (*STACKS, "head"))
+        assert ("MatMulIntegerToFloat" in operators) == (precision == "int8" and name in (*STACKS, "review", "head"))
 
 
 @configs

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from dtm_codec import DTMCodec, QuantizerConfig, preset
+from dtm_codec.coding import chain
 from dtm_codec.config import REVIEW_SIGHT
 from dtm_codec.errors import ConfigError
 from dtm_codec.nn.quantizers import VectorQuantizer
@@ -92,7 +93,7 @@ def test_batches_and_pieces_give_the_codes_of_the_whole(backend: str, tmp_path, 
     alone = [codec.encode(x, 16_000, token_rate=50) for x in some]
     for together, own in zip(codec.encode(some, 16_000, token_rate=50), alone, strict=True):
         assert np.array_equal(together.codes, own.codes)
-    monkeypatch.setattr("dtm_codec.config.REVIEWED_AT_ONCE", 16)
+    monkeypatch.setattr(chain, "BLOCK", 16)
     assert np.array_equal(codec.encode(speech, 16_000, token_rate=50).codes, alone[0].codes)
 
 

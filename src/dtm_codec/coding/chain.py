@@ -129,9 +129,8 @@ def stage2(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence
 
 def quantize(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Codes]:
     """Codes of the kept steps, in pieces; arguments as for `stage2`."""
-    quantizer = backend.config.quantizer
     z2 = stage2(backend, z1, mask, lengths)
-    for codes, _ in in_pieces(backend.quantize, quantizer.reach, z2, quantizer.piece):
+    for codes, _ in in_pieces(backend.quantize, backend.config.quantizer.reach, z2, BLOCK):
         yield codes
 
 

@@ -1,6 +1,6 @@
 """The graphs of a codec: one for each learned part of Eq. 1, built from a configuration and weights.
 
-    frames -front_end-> x -enc1-> z1 -(select)-> kept -enc2-> z2 -quantize-> codes
+    frames -front_end-> x -enc1-> z1 -(select)-> kept -enc2-> z2 -quantize, review, nearest-> codes
     codes -dequantize-> z2_hat -dec1-> h -upsample-> z1_hat -dec2-> y -pitch, head-> frames
 
 What lies between them is arithmetic on a few numbers a step: frames, selectors, phases of pulses, overlap-add
@@ -17,7 +17,7 @@ from ...config import STACKS, CodecConfig
 from ...errors import ModelError
 from .graph import Graph, Precision, Weights
 from .heads import add_head, add_pitch
-from .quantizer import add_dequantize, add_quantize
+from .quantizer import add_dequantize, add_nearest, add_quantize, add_review
 from .spectral import add_front_end, add_log_mel
 from .stacks import add_stack
 
@@ -41,6 +41,8 @@ _BUILDERS: dict[str, Builder] = {
     "log_mel": add_log_mel,
     **{stack: partial(add_stack, stack=stack) for stack in STACKS},
     "quantize": add_quantize,
+    "review": add_review,
+    "nearest": add_nearest,
     "dequantize": add_dequantize,
     "upsample": _add_upsample,
     "pitch": add_pitch,
@@ -78,6 +80,8 @@ def graph_names(config: CodecConfig) -> list[str]:
     unneeded = set()
     if config.selector.features != "logmel":
         unneeded.add("log_mel")
+    if not config.quantizer.review:
+        unneeded |= {"review", "nearest"}
     if config.head != "source-filter":
         unneeded.add("pitch")
     return [name for name in _BUILDERS if name not in unneeded]

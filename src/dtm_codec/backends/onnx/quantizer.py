@@ -6,33 +6,35 @@ import math
 
 import numpy as np
 
-from ...config import REVIEW_SIGHT, REVIEW_TURNS, CodecConfig
+from ...config import REVIEW_SIGHT, CodecConfig
 from ...models.weights import REVIEW_ERROR_SCALE
 from .graph import Graph, Weights
 
 
 def add_quantize(graph: Graph, config: CodecConfig) -> None:
-    """z2: (S, D) -> codes: (S,), the nearest of the codebook by cosine; a review needs positions: (S,) too"""
+    """z2: (S, D) -> codes: (S,), the nearest of the codebook by cosine"""
+    _add_nearest(graph, config, _wanted(graph, graph.input("z2", "float32", ("tokens", config.dim))))
+
+
+def add_nearest(graph: Graph, config: CodecConfig) -> None:
+    """latents: (S, d), what a review asks for -> codes: (S,)"""
+    _add_nearest(graph, config, graph.input("latents", "float32", ("tokens", config.quantizer.dim)))
+
+
+def add_review(graph: Graph, config: CodecConfig) -> None:
+    """z2: (S, D), codes: (S,), positions: (S,), some: (T,) indices -> latents: (T, d), as `Review` moves them"""
     z2 = graph.input("z2", "float32", ("tokens", config.dim))
-    wanted = _unit(graph, graph.linear(z2, "quantizer.project_in", exact=True))
-    vectors = _unit(graph, graph.weight("quantizer.codebook"))
-    directions = graph.add("Transpose", vectors, perm=(1, 0))
-    size = config.quantizer.codebook_size
-    codes = _argmax(graph, graph.add("MatMul", wanted, directions), size)
-    if config.quantizer.review:
-        positions = graph.input("positions", "int64", ("tokens",))
-        turns = graph.add("Mod", positions, graph.integers(REVIEW_TURNS))
-        for turn in range(REVIEW_TURNS):
-            own = graph.reshape(graph.add("NonZero", graph.add("Equal", turns, graph.integers(turn))), -1)
-            some = graph.add(
-                "Concat", own, graph.integers(0), axis=0
-            )  # and one more, for no operator likes none at all
-            chosen = graph.add("Gather", vectors, codes)
-            moves = _review(graph, z2, chosen, graph.minus(wanted, chosen), positions, some)
-            moved = _unit(graph, graph.plus(graph.add("Gather", wanted, some), moves))
-            found = _argmax(graph, graph.add("MatMul", moved, directions), size)
-            codes = graph.add("ScatterElements", codes, own, graph.slice(found, 0, -1))
-    graph.output(codes, "codes", "int64", ("tokens",))
+    codes, positions = (graph.input(name, "int64", ("tokens",)) for name in ("codes", "positions"))
+    some = graph.input("some", "int64", ("some",))
+    wanted = _wanted(graph, z2)
+    chosen = graph.add("Gather", _unit(graph, graph.weight("quantizer.codebook")), codes)
+    features = _seen(graph, chosen, graph.minus(wanted, chosen), positions, some)
+    token = graph.linear(graph.add("Gather", z2, some), "quantizer.review.token")
+    hidden = graph.plus(token, graph.linear(features, "quantizer.review.neighbours"))
+    hidden = graph.linear(_silu(graph, hidden), "quantizer.review.hidden")
+    moves = graph.linear(_silu(graph, hidden), "quantizer.review.out", exact=True)
+    moved = _unit(graph, graph.plus(graph.add("Gather", wanted, some), moves))
+    graph.output(moved, "latents", "float32", ("some", config.quantizer.dim))
 
 
 def add_dequantize(graph: Graph, config: CodecConfig) -> None:
@@ -49,32 +51,34 @@ def codebook(weights: Weights) -> np.ndarray:
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
-def _review(graph: Graph, z2: str, chosen: str, errors: str, positions: str, some: str) -> str:
-    """How to move the latents of some tokens; arguments as `Review` has them. -> (T, d)"""
+def _wanted(graph: Graph, z2: str) -> str:
+    return _unit(graph, graph.linear(z2, "quantizer.project_in", exact=True))
+
+
+def _add_nearest(graph: Graph, config: CodecConfig, latents: str) -> None:
+    directions = graph.add("Transpose", _unit(graph, graph.weight("quantizer.codebook")), perm=(1, 0))
+    codes = _argmax(graph, graph.add("MatMul", latents, directions), config.quantizer.codebook_size)
+    graph.output(codes, "codes", "int64", ("tokens",))
+
+
+def _seen(graph: Graph, chosen: str, errors: str, positions: str, some: str) -> str:
+    """What a review sees around some tokens. chosen, errors: (S, d), positions: (S,), some: (T,) -> (T, features)"""
     width = 2 * REVIEW_SIGHT + 1
+    first, one = graph.integers(0), graph.integers(1)
     column = graph.reshape(some, -1, 1)
     around = graph.plus(column, graph.constant([range(-REVIEW_SIGHT, REVIEW_SIGHT + 1)], "int64"))  # (T, near)
-    last = graph.minus(graph.length(z2), graph.integers(1))
-    inside = graph.add("Max", graph.add("Min", around, last), graph.integers(0))
-    sequence = graph.add("CumSum", graph.cast(graph.add("Equal", positions, graph.integers(0)), "int64"), _first(graph))
+    inside = graph.add("Max", graph.add("Min", around, graph.minus(graph.length(positions), one)), first)
+    begins = graph.cast(graph.add("Equal", positions, first), "int64")
+    sequence = graph.add("CumSum", begins, graph.constant(0, "int64"))
     same = graph.add("Equal", graph.add("Gather", sequence, inside), graph.add("Gather", sequence, column))
     there = graph.add("And", graph.add("Equal", around, inside), same)
     steps = graph.minus(graph.add("Gather", positions, inside), graph.add("Gather", positions, column))
-    steps = graph.cast(graph.add("Max", graph.add("Abs", steps), graph.integers(1)), "float32")
+    steps = graph.cast(graph.add("Max", graph.add("Abs", steps), one), "float32")
     nearness = graph.reshape(graph.add("Reciprocal", steps), -1, width, 1)
     seen = graph.add("Concat", graph.mul(errors, graph.constant(REVIEW_ERROR_SCALE)), chosen, axis=-1)
     seen = graph.add("Concat", graph.add("Gather", seen, inside), nearness, axis=-1)  # (T, near, 2 d + 1)
-    features = graph.mul(seen, graph.reshape(graph.cast(there, "float32"), -1, width, 1))
-    features = graph.add("Flatten", features, axis=1)
-    token = graph.linear(graph.add("Gather", z2, some), "quantizer.review.token", exact=True)
-    hidden = graph.plus(token, graph.linear(features, "quantizer.review.neighbours", exact=True))
-    hidden = graph.linear(_silu(graph, hidden), "quantizer.review.hidden", exact=True)
-    return graph.linear(_silu(graph, hidden), "quantizer.review.out", exact=True)
-
-
-def _first(graph: Graph) -> str:
-    """The first axis, where an operator wants it as an input."""
-    return graph.constant(0, "int64")
+    seen = graph.mul(seen, graph.reshape(graph.cast(there, "float32"), -1, width, 1))
+    return graph.add("Flatten", seen, axis=1)
 
 
 def _silu(graph: Graph, x: str) -> str:

@@ -5,6 +5,8 @@ import { positionsOf, stepsOf } from "./layout.js";
 import { cosineSteps, keep } from "./ple.js";
 import { calibrate, tokensForBitrate } from "./rate.js";
 
+const REVIEW_TURNS = 3n;
+
 /** about, config: graphs.json and config.json. run(name, inputs): a graph on arrays, one row after the other.
  *  block: rows that front end, quantizer and head see at a time; piece: rows that a stack answers at a time. */
 export class Model {
@@ -112,13 +114,25 @@ export class Model {
     const codes = new Int32Array(positions.length);
     for (const [start, end] of blocks(codes.length, this.block)) {
       const [from, to] = [Math.max(0, start - reach), Math.min(codes.length, end + reach)];
-      const inputs = { z2: z2.subarray(from * dim, to * dim) };
-      if (quantizer.review) inputs.positions = BigInt64Array.from(positions.slice(from, to), BigInt);
-      const found = await this.run("quantize", inputs);
+      const rows = z2.subarray(from * dim, to * dim);
+      const found = await this.run("quantize", { z2: rows });
+      if (quantizer.review) await this.#review(rows, found, positions.slice(from, to));
       found.slice(start - from, end - from).forEach((code, i) => (codes[start + i] = Number(code)));
       onShare(end / codes.length);
     }
     return codes;
+  }
+
+  /** Choose codes again beside those of their neighbours, every third step in turn. codes: (K,) BigInt, changed here */
+  async #review(z2, codes, positions) {
+    const times = BigInt64Array.from(positions, BigInt);
+    for (let turn = 0n; turn < REVIEW_TURNS; turn++) {
+      const some = BigInt64Array.from([...times.keys()].filter((i) => times[i] % REVIEW_TURNS === turn), BigInt);
+      if (some.length === 0) continue;
+      const latents = await this.run("review", { z2, codes, positions: times, some });
+      const found = await this.run("nearest", { latents });
+      some.forEach((token, i) => (codes[token] = found[i]));
+    }
   }
 
   /** Tokens in their places, in blocks. One that begins within a span is led by the span's token. */
