@@ -82,6 +82,8 @@ LOWEST_KEEP_RATIO = 1e-3
 
 REVIEW_SIGHT = 3
 """Tokens on either side whose codes a review looks at."""
+REVIEW_ERROR_SCALE = 3.0
+"""A review sees errors times this: an error is about a third as long as a vector."""
 REVIEW_TURNS = 3
 """A review takes every third step in turn, so that each token sees what its neighbours have become."""
 
@@ -160,6 +162,11 @@ class QuantizerConfig(Validated):
     def token_bits(self) -> int:
         """b of Eq. 5: whole bits that hold one code (16 for the 64 000 codes of the FSQ control)."""
         return (self.codebook_size - 1).bit_length()
+
+    @property
+    def review_features(self) -> int:
+        """What a review sees of a token and its neighbours: their errors, their vectors, and how near they are."""
+        return (2 * REVIEW_SIGHT + 1) * (2 * self.dim + 1)
 
     @property
     def reach(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..config import PITCH_BINS, REVIEW_SIGHT, STACKS, CodecConfig, QuantizerConfig, Stack
+from ..config import PITCH_BINS, STACKS, CodecConfig, Stack
 
 Array: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -32,15 +32,6 @@ def num_parameters(config: CodecConfig) -> int:
     return sum(int(np.prod(shape)) for name, shape in _shapes(config) if name != TAU)
 
 
-REVIEW_ERROR_SCALE = 3.0
-"""A review sees errors times this: an error is about a third as long as a vector."""
-
-
-def review_features(quantizer: QuantizerConfig) -> int:
-    """What a review sees of a token and its neighbours: their vectors, their errors, and how near they are."""
-    return (2 * REVIEW_SIGHT + 1) * (2 * quantizer.dim + 1)
-
-
 def _shapes(config: CodecConfig) -> Iterator[tuple[str, Shape]]:
     dim, bins, conv = config.dim, config.n_fft // 2 + 1, (config.stride * config.dim, config.dim)
     yield TAU, ()
@@ -62,7 +53,7 @@ def _shapes(config: CodecConfig) -> Iterator[tuple[str, Shape]]:
         yield "quantizer.codebook", (quantizer.codebook_size, quantizer.dim)
     if quantizer.review:
         yield from _linear("quantizer.review.token", dim, quantizer.review)
-        yield from _linear("quantizer.review.neighbours", review_features(quantizer), quantizer.review)
+        yield from _linear("quantizer.review.neighbours", quantizer.review_features, quantizer.review)
         yield from _linear("quantizer.review.hidden", quantizer.review, quantizer.review)
         yield from _linear("quantizer.review.out", quantizer.review, quantizer.dim)
     if config.head == "istft":

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import QUANTIZED_AT_ONCE, REVIEW_SIGHT, REVIEW_TURNS, QuantizerConfig
-from ..models.weights import REVIEW_ERROR_SCALE, review_features
+from ..config import QUANTIZED_AT_ONCE, REVIEW_ERROR_SCALE, REVIEW_SIGHT, REVIEW_TURNS, QuantizerConfig
 
 COMMITMENT = 0.25
 """Weight of the encoder's pull to its code; the codebook's pull to the encoder has weight 1."""
@@ -138,7 +137,7 @@ class Review(nn.Module):
     def __init__(self, dim: int, config: QuantizerConfig) -> None:
         super().__init__()
         self.token = nn.Linear(dim, config.review)
-        self.neighbours = nn.Linear(review_features(config), config.review)
+        self.neighbours = nn.Linear(config.review_features, config.review)
         self.hidden = nn.Linear(config.review, config.review)
         self.out = nn.Linear(config.review, config.dim)
 

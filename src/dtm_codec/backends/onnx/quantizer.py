@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from ...config import REVIEW_SIGHT, CodecConfig
-from ...models.weights import REVIEW_ERROR_SCALE
+from ...config import REVIEW_ERROR_SCALE, REVIEW_SIGHT, CodecConfig
 from .graph import Graph, Weights
 
 
