@@ -43,22 +43,21 @@ def add_stack(graph: Graph, config: CodecConfig, stack: Stack) -> None:
 
 def _plan(graph: Graph, config: CodecConfig, stack: Stack, steps: str, positions: str) -> _Plan:
     """steps: (1,) their number"""
-    window, heads = config.window, graph.integers(config.heads)
-    blocks = graph.add("Div", graph.plus(steps, graph.integers(window - 1)), graph.integers(window))
-    filled = graph.mul(blocks, graph.integers(window))
-    starts = graph.mul(_counted(graph, blocks), graph.integers(window))
-    starts = graph.reshape(starts, -1, 1)
-    last = graph.minus(steps, graph.integers(1))
+    window, heads = config.window, np.arange(config.heads)
+    width, last = graph.integers(window), graph.minus(steps, graph.integers(1))
+    blocks = graph.plus(graph.add("Div", last, width), graph.integers(1))
+    starts = graph.reshape(graph.mul(_counted(graph, blocks), width), -1, 1)
     queries = graph.add("Min", graph.plus(starts, graph.constant(np.arange(window), "int64")), last)
-    places = graph.plus(starts, graph.constant(np.arange(-window, 2 * window), "int64"))
-    keys = graph.add("Min", graph.add("Max", places, graph.integers(0)), last)
-    inside = graph.add("Equal", places, keys)
-    head = graph.constant(np.arange(config.heads), "int64")
-    block_head = graph.reshape(head, -1, 1, 1)
-    rows = (graph.plus(graph.mul(part, heads), block_head) for part in (queries, keys))
-    attended = graph.plus(graph.reshape(_counted(graph, steps), -1, 1), graph.mul(head, filled))
-    bias = _bias(graph, config, stack, positions, queries, keys, inside)
-    return _Plan(*rows, attended, bias, *_angles(graph, config, positions))
+    around = graph.plus(starts, graph.constant(np.arange(-window, 2 * window), "int64"))
+    keys = graph.add("Min", graph.add("Max", around, graph.integers(0)), last)
+    query_rows, key_rows = (
+        graph.plus(graph.mul(part, graph.integers(config.heads)), graph.constant(heads[:, None, None], "int64"))
+        for part in (queries, keys)
+    )
+    first = graph.mul(graph.constant(heads, "int64"), graph.mul(blocks, width))
+    attended = graph.plus(graph.reshape(_counted(graph, steps), -1, 1), first)
+    bias = _bias(graph, config, stack, positions, queries, keys, graph.add("Equal", around, keys))
+    return _Plan(query_rows, key_rows, attended, bias, *_angles(graph, config, positions))
 
 
 def _counted(graph: Graph, number: str) -> str:
@@ -76,11 +75,9 @@ def _angles(graph: Graph, config: CodecConfig, positions: str) -> tuple[str, str
     return graph.add("Cos", angles), graph.add("Sin", angles)
 
 
-def _bias(
-    graph: Graph, config: CodecConfig, stack: Stack, positions: str, queries: str, keys: str, inside: str
-) -> str:
-    """0 where a key is seen, very low elsewhere. queries: (blocks, window) steps, keys: (blocks, 3 window) steps;
-    inside: whether there is such a key"""
+def _bias(graph: Graph, config: CodecConfig, stack: Stack, positions: str, queries: str, keys: str, inside: str) -> str:
+    """0 where a key is seen, minus infinity elsewhere; every query sees its own. queries: (blocks, window) steps,
+    keys: (blocks, 3 window) steps; inside: (blocks, 3 window) whether there is such a key"""
     window, ahead = config.window, config.lookahead(stack)
 
     def pairs(x: str) -> tuple[str, str]:
@@ -124,14 +121,25 @@ def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan
         """(S, D) -> (H, blocks, rows, d), in one pass over memory"""
         return graph.add("Gather", graph.reshape(part, -1, width), rows)
 
+    def transposed(keys: str) -> str:
+        return graph.add("Transpose", keys, perm=(0, 1, 3, 2))
+
     q, k, v = graph.linear_parts(x, f"{name}.qkv", 3)
     normed = (
         _norm(graph, graph.reshape(part, -1, heads, width), f"{name}.{kind}_norm", config.norm_eps, factor)
         for part, kind, factor in ((q, "query", width**-0.5), (k, "key", 1.0))
     )
     q, k = (_rotated(graph, config, part, plan) for part in normed)
-    queries, keys, values = in_blocks(q, plan.queries), in_blocks(k, plan.keys), in_blocks(v, plan.keys)
-    scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=(0, 1, 3, 2)))
+    if graph.precision == "int8":
+        # A normed head is at most sqrt(d) long, times its largest weight. So one step fits every row.
+        q_step, k_step = (graph.largest(f"{name}.{kind}_norm.weight") / 127 for kind in ("query", "key"))
+        k_step *= width**0.5
+        queries = in_blocks(graph.in_bytes(q, q_step, "uint8"), plan.queries)
+        keys = in_blocks(graph.in_bytes(k, k_step, "int8"), plan.keys)
+        scores = graph.byte_product(queries, transposed(keys), q_step * k_step)
+    else:
+        scores = graph.add("MatMul", in_blocks(q, plan.queries), transposed(in_blocks(k, plan.keys)))
+    values = in_blocks(v, plan.keys)
     weights = graph.add("Softmax", graph.plus(scores, plan.bias), axis=-1)
     attended = graph.add("MatMul", weights, values)  # (H, blocks, window, d)
     return graph.reshape(graph.add("Gather", graph.reshape(attended, -1, width), plan.attended), -1, config.dim)
