@@ -114,6 +114,19 @@ def test_every_part_gives_what_torch_gives(config: CodecConfig) -> None:
     close(in_torch.head(rows, positions, pulses), in_onnx.head(rows, positions, pulses))
 
 
+@configs
+def test_stacks_in_8_bits_are_near_even_where_heads_point_along_one_axis(config: CodecConfig) -> None:
+    in_torch, _ = both(config)
+    loaded = LoadedModel(config, in_torch.weights(), None, "test")
+    exact, rounded = (load_backend(loaded, "cpu", name) for name in ("onnx", "onnx-int8"))
+    rows = np.random.default_rng(2).standard_normal((101, config.dim)).astype(np.float32)
+    positions = np.concatenate([np.arange(7, 60), np.arange(0, 144, 3)])
+    for x in (rows, rows * (rows == rows.max(axis=1, keepdims=True))):  # as long as a normed row can be in one number
+        for stack in STACKS:
+            one, other = (backend.stack(stack, x, positions) for backend in (exact, rounded))
+            assert np.abs(one - other).mean() < 0.02 * np.abs(one).mean()
+
+
 def test_pulses_that_meet_a_sample_exactly_and_pitches_at_the_edges() -> None:
     in_torch, in_onnx = both(replace(preset("s-vfr-50"), **TINY))
     rows = np.zeros((4, 32), np.float32)
