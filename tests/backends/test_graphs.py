@@ -79,6 +79,10 @@ def test_graphs_are_valid_and_hold_what_they_need(config: CodecConfig, precision
         assert all(tensor.data_location == onnx.TensorProto.DEFAULT for tensor in model.graph.initializer)
         operators = [node.op_type for node in model.graph.node]
         assert ("MatMulIntegerToFloat" in operators) == (precision == "int8" and name in (*STACKS, "head"))
+        in_bytes = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT8 and t.dims]
+        assert bool(in_bytes) == ("MatMulIntegerToFloat" in operators)
+        for tensor in in_bytes:  # two products with uint8 fit into 16 bits, where a processor adds them there
+            assert 60 <= np.abs(onnx.numpy_helper.to_array(tensor).astype(int)).max() <= (1 << 15) // (2 * 255)
 
 
 @configs
@@ -124,7 +128,7 @@ def test_stacks_in_8_bits_are_near_even_where_heads_point_along_one_axis(config:
     for x in (rows, rows * (rows == rows.max(axis=1, keepdims=True))):  # as long as a normed row can be in one number
         for stack in STACKS:
             one, other = (backend.stack(stack, x, positions) for backend in (exact, rounded))
-            assert np.abs(one - other).mean() < 0.02 * np.abs(one).mean()
+            assert np.abs(one - other).mean() < 0.03 * np.abs(one).mean()
 
 
 def test_pulses_that_meet_a_sample_exactly_and_pitches_at_the_edges() -> None:

@@ -62,9 +62,10 @@ def test_a_batch_gives_what_each_gives_alone(either: DTMCodec, speech: np.ndarra
     for alone, encoded in zip((either.encode(part, 16_000) for part in parts), together, strict=True):
         assert np.sum(alone.mask != encoded.mask) <= 1
         assert alone.codes.size != encoded.codes.size or np.sum(alone.codes != encoded.codes) <= 1
+    nearly = 1e-4 if either.backend.name == "onnx" else 1e-2  # a rounding to 8 bits may fall the other way
     for part, encoded, audio in zip(parts, together, either.decode(together), strict=True):
         assert audio.shape == part.shape
-        assert np.abs(either.decode(encoded) - audio).max() < 1e-4
+        assert np.abs(either.decode(encoded) - audio).max() < nearly
 
 
 def test_pieces_give_what_the_whole_gives(

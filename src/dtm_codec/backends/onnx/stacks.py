@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...config import CodecConfig, Stack
-from .graph import MICROSOFT, Graph
+from .graph import LARGEST, MICROSOFT, Graph
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan
     q, k = (_rotated(graph, config, part, plan) for part in normed)
     if graph.precision == "int8":
         # A normed head is at most sqrt(d) long, times its largest weight. So one step fits every row.
-        q_step, k_step = (graph.largest(f"{name}.{kind}_norm.weight") / 127 for kind in ("query", "key"))
-        k_step *= width**0.5
+        q_step = graph.largest(f"{name}.query_norm.weight") / LARGEST["uint8"]
+        k_step = graph.largest(f"{name}.key_norm.weight") * width**0.5 / LARGEST["int8"]
         queries = in_blocks(graph.in_bytes(q, q_step, "uint8"), plan.queries)
         keys = in_blocks(graph.in_bytes(k, k_step, "int8"), plan.keys)
         scores = graph.byte_product(queries, transposed(keys), q_step * k_step)
