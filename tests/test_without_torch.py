@@ -64,11 +64,11 @@ def test_encode_decode_info_thin_and_show(run: Run, tmp_path: Path) -> None:
     ):
         done = run(*words)
         assert done.returncode == 0, done.stderr
-    in_torch = DTMCodec.from_pretrained(backend="torch")
+    in_bytes = DTMCodec.from_pretrained(backend="onnx-int8")
     speech, _ = read_audio(sample_path(), 16_000)
-    one, other = in_torch.encode(speech, 16_000, bitrate=800), in_torch.load(tmp_path / "speech.dtm")
+    one, other = in_bytes.encode(speech, 16_000, bitrate=800), in_bytes.load(tmp_path / "speech.dtm")
     assert np.sum(one.mask != other.mask) <= 2  # float ties
-    assert np.abs(read_audio(tmp_path / "speech.decoded.wav")[0] - in_torch.decode(other)).max() < 1e-3
+    assert np.abs(read_audio(tmp_path / "speech.decoded.wav")[0] - in_bytes.decode(other)).max() < 1e-3
     assert isinstance(other, Encoded)
     assert (tmp_path / "speech.png").stat().st_size > 1000
 
@@ -77,7 +77,7 @@ def test_encode_decode_info_thin_and_show(run: Run, tmp_path: Path) -> None:
 def test_a_corpus_becomes_tokens_and_audio_again(
     run: Run, tmp_path: Path, engine: tuple[str, ...], environment: dict[str, str]
 ) -> None:
-    pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
     if "--ray" in engine:
         pytest.importorskip("ray.data")
         environment |= {"HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -88,6 +88,11 @@ def test_a_corpus_becomes_tokens_and_audio_again(
     assert done.returncode == 0, done.stderr
     metadata = json.loads((tmp_path / "tokens" / "metadata.json").read_text())
     assert metadata["counts"]["utterances"] == 1
+    (codes,) = pq.read_table(*(tmp_path / "tokens").rglob("*.parquet"))["tokens"].to_pylist()
+    speech, rate = read_audio(sample_path())
+    in_torch = DTMCodec.from_pretrained(backend="torch").encode(speech, rate)
+    assert len(codes) == in_torch.codes.size
+    assert np.sum(in_torch.codes != codes) <= 1  # float ties; in 8 bits a third are others
     done = run("detokenize", "tokens", "-o", "back")
     assert done.returncode == 0, done.stderr
     assert audio_info(tmp_path / "back" / "a.wav").num_samples == audio_info(sample_path()).num_samples
@@ -171,7 +176,8 @@ def test_the_python_interface(environment: dict[str, str]) -> None:
 import numpy as np
 from dtm_codec import DTMCodec
 codec = DTMCodec.from_pretrained()
-assert codec.backend.name == "onnx"
+assert codec.backend.name == "onnx-int8"
+assert DTMCodec.from_pretrained(backend="onnx").backend.name == "onnx"
 for call in (lambda: codec.network, lambda: DTMCodec.from_pretrained(backend="torch")):
     try:
         call()

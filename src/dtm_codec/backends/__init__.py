@@ -15,8 +15,12 @@ from .base import Backend
 if TYPE_CHECKING:
     from ..network import Network
 
-WITHOUT_TORCH: BackendName = "onnx"
-"""What computes where nobody asks for another and torch is not there or not needed."""
+WITHOUT_TORCH: BackendName = "onnx-int8"
+"""What computes where nobody asks for another and torch is not there or not needed: the quickest that loses nothing
+one can measure (docs/onnx.md)."""
+
+WITH_TORCHS_TOKENS: BackendName = "onnx"
+"""The same where tokens themselves are the product, which must be the same on every machine."""
 
 
 def check_device(device: str) -> None:
@@ -55,10 +59,15 @@ def runs_in_onnx(loaded: LoadedModel) -> bool:
     return loaded.tensors is not None and has_graphs(loaded.config) and find_spec("onnxruntime") is not None
 
 
-def quickest(loaded: LoadedModel, device: str, *, in_torch: bool = False) -> BackendName | None:
+def quickest(
+    loaded: LoadedModel, device: str, *, in_torch: bool = False, torchs_tokens: bool = False
+) -> BackendName | None:
     """What commands compute with where no backend is named: onnxruntime, which starts in a third of torch's time, or
-    what `load_backend` takes by itself. in_torch: what is asked for needs torch"""
-    return WITHOUT_TORCH if device == "cpu" and not in_torch and runs_in_onnx(loaded) else None
+    what `load_backend` takes by itself. in_torch: what is asked for needs torch; torchs_tokens: tokens must be those
+    that torch gives"""
+    if device != "cpu" or in_torch or not runs_in_onnx(loaded):
+        return None
+    return WITH_TORCHS_TOKENS if torchs_tokens else WITHOUT_TORCH
 
 
 def load_backend(loaded: LoadedModel, device: str, name: str | None) -> Backend:

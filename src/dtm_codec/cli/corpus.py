@@ -48,7 +48,7 @@ def tokenize(
         ),
     ] = "times",
     device: options.Device = "cpu",
-    backend: options.Backend = None,
+    backend: options.BackendOfTokens = None,
 ) -> None:
     """Turn a corpus into tokens with durations, as Parquet. Run it again to go on where it was stopped."""
     from ..corpus import tokenize

@@ -136,13 +136,17 @@ MaxHours: TypeAlias = Annotated[
         "and every 4 bytes.",
     ),
 ]
-Backend: TypeAlias = Annotated[
-    BackendName | None,
-    typer.Option(
-        help="What computes. [default: onnx where it can do what is asked, else torch]",
-        show_default=False,
-    ),
-]
+
+
+def _backend(quickest: BackendName) -> Any:
+    return typer.Option(
+        help=f"What computes. [default: {quickest} where it can do what is asked, else torch]", show_default=False
+    )
+
+
+Backend: TypeAlias = Annotated[BackendName | None, _backend("onnx-int8")]
+BackendOfTokens: TypeAlias = Annotated[BackendName | None, _backend("onnx")]
+"""Of a command whose tokens are the product."""
 Force: TypeAlias = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist.")]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 

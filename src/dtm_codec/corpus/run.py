@@ -105,7 +105,8 @@ def tokenize(
 ) -> TokenizedCorpus:
     """Turn a corpus into Parquet shards of tokens under `out`; what an earlier run with the same settings did stays.
 
-    backend: what computes, 'torch', 'onnx' or 'onnx-int8'; without it, onnxruntime where it can do what is asked.
+    backend: what computes, 'torch', 'onnx' or 'onnx-int8'; without it, 'onnx' where it can do what is asked, which
+    gives the tokens that torch gives.
     corpus: a folder of audio, a JSON-lines manifest, WebDataset tars, or Parquet or Arrow tables with an audio column.
     bitrate, token_rate: total bits, or tokens, a second that each utterance is calibrated to. tau: one tau for all.
     Without any of the three: the model's tau. selector: another rule than the model's own.
@@ -206,7 +207,8 @@ def _identify(
 
     chosen = DEFAULT_MODEL if model is None else model
     loaded = load(chosen)
-    codec = DTMCodec.from_loaded(loaded, backend=backend or quickest(loaded, device, in_torch=bool(asked["effort"])))
+    quick = quickest(loaded, device, in_torch=bool(asked["effort"]), torchs_tokens=True)
+    codec = DTMCodec.from_loaded(loaded, backend=backend or quick)
     rate = codec.config.sample_rate
     noise = np.random.default_rng(0).standard_normal(rate, np.float32) / 100
     codec.encode(noise, rate, **asked)

@@ -48,6 +48,13 @@ class Port:
     """A string names a size that is free; equal names mean equal sizes."""
 
 
+_ZEROS = {"uint8": 128, "int8": 0}
+"""What stands for 0 in bytes: first those that are multiplied, then those that they are multiplied with."""
+
+LARGEST = {"uint8": 127, "int8": 63}
+"""How far bytes go from there. Processors without VNNI add two products in 16 bits, where 2 x 255 x 63 fits."""
+
+
 class Rounded(NamedTuple):
     """Rows in 8 bits: names of values in a graph."""
 
@@ -108,6 +115,10 @@ class Graph:
         if self.precision == "fp16" and values.ndim == 2:
             return self.cast(self._store(name, values.astype(np.float16)), "float32")
         return self._store(name, values.astype(np.float32))
+
+    def largest(self, name: str) -> float:
+        """Of the sizes of a model's numbers; above 0, so that it can be a step."""
+        return max(float(np.abs(self._weights[name].astype(np.float32)).max()), 1e-12)
 
     def linear(
         self,
@@ -180,21 +191,28 @@ class Graph:
         """Rows in 8 bits. Each has a step of its own, so that it comes out the same whatever is beside it."""
         highest, lowest = (self.add(kind, x, axes=(-1,), keepdims=0) for kind in ("ReduceMax", "ReduceMin"))
         peak = self.add("Max", highest, self.add("Neg", lowest))
-        steps = self.add("Max", self.mul(peak, self.constant(1 / 127)), self.constant(1e-12))
+        steps = self.add("Max", self.mul(peak, self.constant(1 / LARGEST["uint8"])), self.constant(1e-12))
         if self._zeros is None:  # all that a graph rounds has as many rows
-            # unsigned around 128: processors multiply unsigned with signed bytes
-            self._zeros = self.add("Expand", self.constant(128, "uint8"), self.add("Shape", steps))
+            self._zeros = self.add("Expand", self.constant(_ZEROS["uint8"], "uint8"), self.add("Shape", steps))
         return Rounded(self.add("QuantizeLinear", x, steps, self._zeros, axis=0), self.reshape(steps, -1, 1))
 
     def rounded_product(self, x: Rounded, name: str, matrix: Array, scaled: bool = True) -> str:
         """Products of 8-bit integers; weights have a step of their own for each output. scaled: times the steps of the
         rows, otherwise in units of them. matrix: (out, in)"""
-        step = np.maximum(np.abs(matrix).max(axis=1), 1e-12) / 127
+        step = np.maximum(np.abs(matrix).max(axis=1), 1e-12) / LARGEST["int8"]
         weight = self._store(name, np.round(matrix / step[:, None]).astype(np.int8).T)
-        scales = self.constant(1.0), self.constant(step)
-        zeros = self.constant(128, "uint8"), self.constant(0, "int8")
-        product = self.add(f"{MICROSOFT}.MatMulIntegerToFloat", x.values, weight, *scales, *zeros)
+        product = self.byte_product(x.values, weight, step)
         return self.mul(product, x.steps) if scaled else product
+
+    def in_bytes(self, x: str, step: float, kind: Literal["uint8", "int8"]) -> str:
+        """In 8 bits with one step for all. x: never more than `LARGEST` steps"""
+        return self.add("QuantizeLinear", x, self.constant(step), self.constant(_ZEROS[kind], kind))
+
+    def byte_product(self, a: str, b: str, step: npt.ArrayLike) -> str:
+        """uint8 around 128 times int8: processors multiply unsigned with signed bytes. step: what 1 stands for, in all
+        or in each column"""
+        zeros = (self.constant(zero, kind) for kind, zero in _ZEROS.items())
+        return self.add(f"{MICROSOFT}.MatMulIntegerToFloat", a, b, self.constant(1.0), self.constant(step), *zeros)
 
     def plus(self, a: str, b: str) -> str:
         return self.add("Add", a, b)

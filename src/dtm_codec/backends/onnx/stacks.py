@@ -11,17 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...config import CodecConfig, Stack
-from .graph import LAST, MICROSOFT, Graph
+from .graph import LARGEST, MICROSOFT, Graph
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What all layers share: names of values in the graph."""
+    """What all layers share: names of values in the graph. Rows are those of (S H, d), the heads of all steps."""
 
+    queries: str
+    """(H, blocks, window) rows of each block; past the end, the last step again"""
+    keys: str
+    """(H, blocks, 3 window) rows of each block and those beside it; outside, any: the bias hides them"""
+    attended: str
+    """(S, H) where each row is found in (H blocks window, d)"""
     bias: str
     """(blocks, window, 3 window)"""
-    around: str
-    """(blocks, 3) which blocks each block sees; where there is none, any: the bias hides it"""
     cos: str
     """(S, head_dim / 2)"""
     sin: str
@@ -31,27 +35,35 @@ def add_stack(graph: Graph, config: CodecConfig, stack: Stack) -> None:
     """x: (S, D), positions: (S,) -> y: (S, D)"""
     x = graph.input("x", "float32", ("steps", config.dim))
     positions = graph.input("positions", "int64", ("steps",))
-    steps = graph.length(x)
-    window = graph.integers(config.window)
-    blocks = graph.add("Div", graph.plus(steps, graph.integers(config.window - 1)), window)
-    tail = graph.minus(graph.mul(blocks, window), steps)  # fills the last block
-    before = graph.integers(0)
-    x = graph.add("Pad", x, graph.add("Concat", graph.integers(0, 0), tail, before, axis=0))
-    ends = graph.add("Concat", before, tail, axis=0)
-    sequence = graph.add("CumSum", graph.cast(_equal(graph, positions, 0), "int64"), graph.constant(0, "int64"))
-    # -1: padding at the end, seen by no real query; -2: outside, seen by none
-    sequence = graph.add("Pad", sequence, ends, graph.constant(-1, "int64"))
-    positions = graph.add("Pad", positions, ends, graph.constant(0, "int64"))
-    bias = _bias(graph, config, stack, sequence, positions)
-    plan = _Plan(bias, _around(graph, blocks), *_angles(graph, config, positions))
+    plan = _plan(graph, config, stack, graph.length(x), positions)
     for layer in range(config.layers(stack)):
         x = _block(graph, config, x, f"{stack}.blocks.{layer}", plan)
-    normed = _norm(graph, x, f"{stack}.norm", config.norm_eps)
-    graph.output(graph.slice(normed, 0, steps), "y", "float32", ("steps", config.dim))
+    graph.output(_norm(graph, x, f"{stack}.norm", config.norm_eps), "y", "float32", ("steps", config.dim))
 
 
-def _equal(graph: Graph, x: str, value: int) -> str:
-    return graph.add("Equal", x, graph.constant(value, "int64"))
+def _plan(graph: Graph, config: CodecConfig, stack: Stack, steps: str, positions: str) -> _Plan:
+    """steps: (1,) their number"""
+    window, heads = config.window, np.arange(config.heads)
+    width, last = graph.integers(window), graph.minus(steps, graph.integers(1))
+    blocks = graph.plus(graph.add("Div", last, width), graph.integers(1))
+    starts = graph.reshape(graph.mul(_counted(graph, blocks), width), -1, 1)
+    queries = graph.add("Min", graph.plus(starts, graph.constant(np.arange(window), "int64")), last)
+    around = graph.plus(starts, graph.constant(np.arange(-window, 2 * window), "int64"))
+    keys = graph.add("Min", graph.add("Max", around, graph.integers(0)), last)
+    query_rows, key_rows = (
+        graph.plus(graph.mul(part, graph.integers(config.heads)), graph.constant(heads[:, None, None], "int64"))
+        for part in (queries, keys)
+    )
+    first = graph.mul(graph.constant(heads, "int64"), graph.mul(blocks, width))
+    attended = graph.plus(graph.reshape(_counted(graph, steps), -1, 1), first)
+    bias = _bias(graph, config, stack, positions, queries, keys, graph.add("Equal", around, keys))
+    return _Plan(query_rows, key_rows, attended, bias, *_angles(graph, config, positions))
+
+
+def _counted(graph: Graph, number: str) -> str:
+    """0, 1, 2, ... so many: (1,) -> (number,)"""
+    zero, one = (graph.constant(value, "int64") for value in (0, 1))
+    return graph.add("Range", zero, graph.add("Squeeze", number), one)
 
 
 def _angles(graph: Graph, config: CodecConfig, positions: str) -> tuple[str, str]:
@@ -63,38 +75,26 @@ def _angles(graph: Graph, config: CodecConfig, positions: str) -> tuple[str, str
     return graph.add("Cos", angles), graph.add("Sin", angles)
 
 
-def _bias(graph: Graph, config: CodecConfig, stack: Stack, sequence: str, positions: str) -> str:
-    """0 where a key is seen, very low elsewhere."""
+def _bias(graph: Graph, config: CodecConfig, stack: Stack, positions: str, queries: str, keys: str, inside: str) -> str:
+    """0 where a key is seen, minus infinity elsewhere; every query sees its own. queries: (blocks, window) steps,
+    keys: (blocks, 3 window) steps; inside: (blocks, 3 window) whether there is such a key"""
     window, ahead = config.window, config.lookahead(stack)
-    own, keys = _with_neighbours(graph, sequence, window, -2)
-    seen = graph.add("Equal", own, keys)
+
+    def pairs(x: str) -> tuple[str, str]:
+        """A number per step, for queries (blocks, window, 1) and for their keys (blocks, 1, 3 window)."""
+        of_queries, of_keys = (graph.add("Gather", x, rows) for rows in (queries, keys))
+        return graph.reshape(of_queries, -1, window, 1), graph.reshape(of_keys, -1, 1, 3 * window)
+
+    begins = graph.cast(graph.add("Equal", positions, graph.constant(0, "int64")), "int64")
+    seen = graph.add("Equal", *pairs(graph.add("CumSum", begins, graph.constant(0, "int64"))))
+    seen = graph.add("And", seen, graph.reshape(inside, -1, 1, 3 * window))
     distance = np.arange(window)[:, None] - np.arange(-window, 2 * window)
     seen = graph.add("And", seen, graph.constant(np.abs(distance) <= window, "bool"))
     if ahead is not None:
-        own, keys = _with_neighbours(graph, positions, window, 0)
-        near = graph.add("LessOrEqual", graph.minus(keys, own), graph.constant(ahead, "int64"))
+        own, others = pairs(positions)
+        near = graph.add("LessOrEqual", graph.minus(others, own), graph.constant(ahead, "int64"))
         seen = graph.add("And", seen, near)
-    # Not -inf: a padding query may see nothing, and all its weights would be NaN.
-    hidden = graph.constant(np.finfo(np.float32).min / 2)
-    return graph.add("Where", seen, graph.constant(0.0), hidden)
-
-
-def _around(graph: Graph, blocks: str) -> str:
-    """blocks: (1,) their number"""
-    zero, one = (graph.constant(value, "int64") for value in (0, 1))
-    own = graph.reshape(graph.add("Range", zero, graph.add("Squeeze", blocks), one), -1, 1)
-    near = graph.plus(own, graph.integers(-1, 0, 1))
-    return graph.add("Min", graph.add("Max", near, zero), graph.minus(blocks, one))
-
-
-def _with_neighbours(graph: Graph, x: str, window: int, outside: int) -> tuple[str, str]:
-    """A number per step, for queries (blocks, window, 1) and for their keys (blocks, 1, 3 window)."""
-    blocked = graph.reshape(x, -1, window)
-    edges = graph.integers(1, 0, 1, 0)
-    around = graph.add("Pad", blocked, edges, graph.constant(outside, "int64"))
-    parts = (graph.slice(around, 0, -2), blocked, graph.slice(around, 2, LAST))
-    keys = graph.add("Concat", *parts, axis=1)
-    return graph.reshape(blocked, -1, window, 1), graph.reshape(keys, -1, 1, 3 * window)
+    return graph.add("Where", seen, graph.constant(0.0), graph.constant(-np.inf))
 
 
 def _norm(graph: Graph, x: str, name: str, eps: float, factor: float = 1.0) -> str:
@@ -115,16 +115,14 @@ def _block(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) ->
 
 
 def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan) -> str:
-    heads, width, window = config.heads, config.dim // config.heads, config.window
+    heads, width = config.heads, config.dim // config.heads
 
-    def heads_first(part: str) -> str:
-        """(S, D) -> (H, S, d)"""
-        return graph.add("Transpose", graph.reshape(part, -1, heads, width), perm=(1, 0, 2))
+    def in_blocks(part: str, rows: str) -> str:
+        """(S, D) -> (H, blocks, rows, d), in one pass over memory"""
+        return graph.add("Gather", graph.reshape(part, -1, width), rows)
 
-    def with_neighbours(part: str) -> str:
-        """(S, D) -> (H, blocks, 3 window, d)"""
-        blocks = graph.reshape(heads_first(part), heads, -1, window * width)
-        return graph.reshape(graph.add("Gather", blocks, plan.around, axis=1), heads, -1, 3 * window, width)
+    def transposed(keys: str) -> str:
+        return graph.add("Transpose", keys, perm=(0, 1, 3, 2))
 
     q, k, v = graph.linear_parts(x, f"{name}.qkv", 3)
     normed = (
@@ -132,12 +130,19 @@ def _attention(graph: Graph, config: CodecConfig, x: str, name: str, plan: _Plan
         for part, kind, factor in ((q, "query", width**-0.5), (k, "key", 1.0))
     )
     q, k = (_rotated(graph, config, part, plan) for part in normed)
-    queries = graph.reshape(heads_first(q), heads, -1, window, width)
-    keys, values = with_neighbours(k), with_neighbours(v)
-    scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=(0, 1, 3, 2)))
+    if graph.precision == "int8":
+        # A normed head is at most sqrt(d) long, times its largest weight. So one step fits every row.
+        q_step = graph.largest(f"{name}.query_norm.weight") / LARGEST["uint8"]
+        k_step = graph.largest(f"{name}.key_norm.weight") * width**0.5 / LARGEST["int8"]
+        queries = in_blocks(graph.in_bytes(q, q_step, "uint8"), plan.queries)
+        keys = in_blocks(graph.in_bytes(k, k_step, "int8"), plan.keys)
+        scores = graph.byte_product(queries, transposed(keys), q_step * k_step)
+    else:
+        scores = graph.add("MatMul", in_blocks(q, plan.queries), transposed(in_blocks(k, plan.keys)))
+    values = in_blocks(v, plan.keys)
     weights = graph.add("Softmax", graph.plus(scores, plan.bias), axis=-1)
     attended = graph.add("MatMul", weights, values)  # (H, blocks, window, d)
-    return graph.reshape(graph.add("Transpose", attended, perm=(1, 2, 0, 3)), -1, config.dim)
+    return graph.reshape(graph.add("Gather", graph.reshape(attended, -1, width), plan.attended), -1, config.dim)
 
 
 def _rotated(graph: Graph, config: CodecConfig, x: str, plan: _Plan) -> str:
