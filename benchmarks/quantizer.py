@@ -15,7 +15,6 @@ from rich.table import Table
 from torch import Tensor
 from vector_quantize_pytorch import VectorQuantize
 
-from dtm_codec.config import QuantizerConfig
 from dtm_codec.nn.quantizers import VectorQuantizer
 
 
@@ -41,10 +40,10 @@ def main() -> None:
         table.add_column(name, justify="right")
     for size in (16_384, 65_536):
         z2 = torch.randn(options.tokens, dim, requires_grad=True)
-        own = VectorQuantizer(dim, QuantizerConfig(codebook_size=size, dim=code_dim))
+        own = VectorQuantizer(dim, size, code_dim)
 
         def ours(x: Tensor, own: VectorQuantizer = own) -> tuple[Tensor, Tensor]:
-            output = own(x, torch.arange(len(x)))
+            output = own(x)
             return output.values, output.loss
 
         library = VectorQuantize(dim, codebook_size=size, codebook_dim=code_dim, use_cosine_sim=True)

@@ -77,15 +77,7 @@ LARGEST_SPAN = 10_000
 LARGEST_SEGMENT = 255
 """Longest span that dp and lagrangian search. dp notes each in a byte."""
 LARGEST_CODE_DIM = 1024
-LARGEST_REVIEW = 8192
 LOWEST_KEEP_RATIO = 1e-3
-
-REVIEW_SIGHT = 3
-"""Tokens on either side whose codes a review looks at."""
-REVIEW_ERROR_SCALE = 3.0
-"""A review sees errors times this: an error is about a third as long as a vector."""
-REVIEW_TURNS = 3
-"""A review takes every third step in turn, so that each token sees what its neighbours have become."""
 
 BITRATES = "trained_bitrates"
 """Key of config.json beside those of the network. It does not change the network, so model ids leave it out."""
@@ -136,13 +128,9 @@ class QuantizerConfig(Validated):
     """Width of the VQ codebook's vectors."""
     levels: tuple[int, ...] = ()
     """FSQ levels per dimension; empty for VQ."""
-    review: int = 0
-    """Width of the network that chooses codes again, beside those of their neighbours; 0: the first choice stands."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.review <= LARGEST_REVIEW, "quantizer.review", self.review, f"0 ... {LARGEST_REVIEW}")
-        require(not self.review or self.kind == "vq", "quantizer.review", self.review, "0 with kind 'fsq'")
         require(2 <= self.codebook_size <= 1 << 24, "quantizer.codebook_size", self.codebook_size, "2 ... 16777216")
         require(1 <= self.dim <= LARGEST_CODE_DIM, "quantizer.dim", self.dim, f"1 ... {LARGEST_CODE_DIM}")
         if self.kind == "fsq":
@@ -162,16 +150,6 @@ class QuantizerConfig(Validated):
     def token_bits(self) -> int:
         """b of Eq. 5: whole bits that hold one code (16 for the 64 000 codes of the FSQ control)."""
         return (self.codebook_size - 1).bit_length()
-
-    @property
-    def review_features(self) -> int:
-        """What a review sees of a token and its neighbours: their errors, their vectors, and how near they are."""
-        return (2 * REVIEW_SIGHT + 1) * (2 * self.dim + 1)
-
-    @property
-    def reach(self) -> int:
-        """Tokens to each side that a code can depend on."""
-        return REVIEW_SIGHT * REVIEW_TURNS if self.review else 0
 
 
 @dataclass(frozen=True)
@@ -240,8 +218,6 @@ class CodecConfig(Validated):
             if self.stage2_positions == "rank" and stack in ("enc2", "dec1"):
                 # ranks do not say how far apart two tokens are in time
                 require(not ahead, f"{stack}_lookahead", ahead, "0 or null with stage2_positions 'rank'")
-        reviewed = bool(self.quantizer.review) and self.enc2_lookahead is not None
-        require(not reviewed, "quantizer.review", self.quantizer.review, "0 with a limited enc2_lookahead")
         require(self.dim % (2 * self.heads) == 0, "dim", self.dim, f"a multiple of 2 x heads = {2 * self.heads}")
         for name in ("norm_eps", "rope_base", "layer_scale"):
             value = getattr(self, name)

@@ -66,7 +66,8 @@ class Network(nn.Module):
         self.dec2 = self._stack("dec2")
         self.head = HEADS[config.head](config)
         self.apply(_initialize)
-        self.quantizer.initialize()
+        # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
+        nn.init.normal_(self.quantizer.project_out.weight)
         self.head.initialize()
         tau = {"stride": float(config.stride), "random": 1 / config.keep_ratio}.get(config.selector.name, torch.nan)
         self.register_buffer("tau", torch.tensor(tau, dtype=torch.float64))
@@ -96,7 +97,7 @@ class Network(nn.Module):
         mask = mask.to(audio.device)
         kept = self.kept(timeline, mask)
         z2 = self.enc2(self.down(z1, mask), kept)
-        quantized = self.quantizer(z2, kept.positions)
+        quantized = self.quantizer(z2)
         values, arrived = quantized.values, mask
         if lost is not None:  # to the decoder, a lost token is a step that was never kept
             arrived = mask & ~lost.flatten()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from live_support import encode_in, joined, parsed, tiny, usual_tau
 
 from dtm_codec import DTMCodec
-from dtm_codec.config import QuantizerConfig, SelectorConfig
+from dtm_codec.config import SelectorConfig
 from dtm_codec.errors import AudioError, ConfigError, DTMCodecError, ModelError, RateError
 from dtm_codec.live.latency import latency_of
 from dtm_codec.speech.audio import resample
@@ -22,7 +22,6 @@ MODELS = {
     "look-ahead": {},
     "causal": {f"{stack}_lookahead": 0 for stack in ("enc1", "enc2", "dec1", "dec2")},
     "window": {f"{stack}_lookahead": None for stack in ("enc1", "enc2", "dec1", "dec2")},
-    "review": {"quantizer": QuantizerConfig(review=24), "enc2_lookahead": None, "window": 4},
     "log-mel": {"selector": SelectorConfig(features="logmel", distance="l2")},
     "short spans": {"selector": SelectorConfig(s_max=3), "enc1_layers": 1, "enc1_lookahead": 0},
     "first crossing": {"selector": SelectorConfig(first_crossing=True), "enc2_lookahead": 16},

@@ -72,8 +72,8 @@ class Backend(Protocol):
     def downsample(self, z1: Floats, mask: Mask) -> Floats:
         """(N, D), (N,) -> (K, D)"""
 
-    def quantize(self, z2: Floats, positions: Positions) -> Codes:
-        """(K, D), (K,) -> (K,)"""
+    def quantize(self, z2: Floats) -> Codes:
+        """(K, D) -> (K,)"""
 
     def dequantize(self, codes: Codes) -> Floats:
         """(K,) -> (K, D)"""

@@ -79,8 +79,8 @@ class TorchBackend:
         return _array(self.network.down(self._tensor(z1), self._tensor(mask)))
 
     @torch.inference_mode()
-    def quantize(self, z2: Floats, positions: Positions) -> Codes:
-        return _array(self.network.quantizer.encode(self._tensor(z2), self._tensor(positions)))
+    def quantize(self, z2: Floats) -> Codes:
+        return _array(self.network.quantizer.encode(self._tensor(z2)))
 
     @torch.inference_mode()
     def dequantize(self, codes: Codes) -> Floats:

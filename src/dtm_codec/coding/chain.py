@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..backends.base import Backend, Codes, Floats, Mask, Positions, Pulses
-from ..config import MAX_STRIDE, CodecConfig, SelectorFeatures, Stack
+from ..config import MAX_STRIDE, QUANTIZED_AT_ONCE, CodecConfig, SelectorFeatures, Stack
 from ..errors import AudioError
 from ..speech.audio import Samples
 from .grouping import grouped
@@ -122,16 +122,17 @@ class Stage1:
         self.num_samples[index] = size
 
 
-def stage2(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Rows]:
+def stage2(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Floats]:
     """z2 of the kept steps, in pieces. z1: (S, D) each, mask: (sum N,); lengths: N of each utterance"""
-    return _through(backend, "enc2", _kept(backend, z1, mask, lengths))
+    for z2, _ in _through(backend, "enc2", _kept(backend, z1, mask, lengths)):
+        yield z2
 
 
 def quantize(backend: Backend, z1: Iterable[Floats], mask: Mask, lengths: Sequence[int]) -> Iterator[Codes]:
     """Codes of the kept steps, in pieces; arguments as for `stage2`."""
-    z2 = stage2(backend, z1, mask, lengths)
-    for codes, _ in in_pieces(backend.quantize, backend.config.quantizer.reach, z2, BLOCK):
-        yield codes
+    for z2 in stage2(backend, z1, mask, lengths):
+        for start in range(0, len(z2), QUANTIZED_AT_ONCE):
+            yield backend.quantize(z2[start : start + QUANTIZED_AT_ONCE])
 
 
 def _positions(lengths: Sequence[int]) -> Positions:

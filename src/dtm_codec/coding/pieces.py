@@ -8,10 +8,9 @@ a small result that stays alive between large ones that come and go keeps the he
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..backends.base import Floats, Positions
 
@@ -19,14 +18,14 @@ from ..backends.base import Floats, Positions
 class Rows(NamedTuple):
     """Consecutive rows of sequences laid end to end."""
 
-    values: npt.NDArray[Any]
-    """(S, D), or (S,) of codes"""
+    values: Floats
+    """(S, D)"""
     positions: Positions
     """(S,)"""
 
 
-StackCall: TypeAlias = Callable[[Floats, Positions], npt.NDArray[Any]]
-"""A stack: (S, D), (S,) -> (S, D); or the quantizer: -> (S,)"""
+StackCall: TypeAlias = Callable[[Floats, Positions], Floats]
+"""A stack: (S, D), (S,) -> (S, D)"""
 
 
 def in_pieces(stack: StackCall, reach: int, blocks: Iterable[Rows], piece: int, before: int = 0) -> Iterator[Rows]:

@@ -103,7 +103,7 @@ class Research(ABC):
         """z1 at every step and z2 at the kept ones, before it is quantized, of one utterance. options: of `encode`"""
         encoded: Encoded = self.encode(audio, sample_rate, **options)
         z1 = self.stage1(audio, sample_rate)
-        z2 = np.concatenate([rows.values for rows in chain.stage2(self.backend, [z1], encoded.mask, [len(z1)])])
+        z2 = np.concatenate(list(chain.stage2(self.backend, [z1], encoded.mask, [len(z1)])))
         return Features(z1, z2, encoded)
 
     def encode_batch(

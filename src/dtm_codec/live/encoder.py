@@ -43,7 +43,6 @@ class StreamEncoder:
         self._resampler = _resampler(check_sample_rate(sample_rate), network.config.sample_rate)
         self._keep = _chooser(network, form.layout, request)
         self._enc1, self._enc2 = StackStream(network.enc1), StackStream(network.enc2)
-        self._choice = _CodeStream(network)
         hop, edge = network.config.hop_length, (network.config.n_fft - network.config.hop_length) // 2
         self._hop, self._edge = hop, edge
         self._samples = np.zeros(edge, np.float32)  # from the start of the next frame on
@@ -124,9 +123,10 @@ class StreamEncoder:
         z1 = self._enc1.push(Steps(network.front_end(spectrum, frames), positions, frontier))
         mask = torch.tensor(self._select(z1.values, spectrum), dtype=torch.bool, device=device)
         kept = Steps(network.down(z1.values, mask), z1.positions[mask], z1.frontier)
-        codes, known = self._choice.push(self._enc2.push(kept))
-        self._codes += codes
-        return self._packets_before(known)
+        z2 = self._enc2.push(kept)
+        if z2.values.shape[0]:
+            self._codes += network.quantizer.encode(z2.values).tolist()
+        return self._packets_before(z2.frontier)
 
     def _select(self, z1: Tensor, spectrum: Tensor) -> list[bool]:
         """Which of these steps are kept. z1: (S, D); spectrum: of the frames that were just heard"""
@@ -168,32 +168,6 @@ class StreamEncoder:
             self._packets += 1
             packets.append(self.format.write(packet))
         return packets
-
-
-class _CodeStream:
-    """The quantizer's state: where codes are reviewed, tokens wait for those after them."""
-
-    def __init__(self, network: Network) -> None:
-        self._quantizer, self._reach = network.quantizer, network.config.quantizer.reach
-        device = network.tau.device
-        self._values = torch.zeros(0, network.config.dim, device=device)  # of tokens that wait, and some before them
-        self._positions = torch.zeros(0, dtype=torch.long, device=device)
-        self._waiting = 0
-
-    def push(self, steps: Steps) -> tuple[list[int], float]:
-        """The codes that are ready, and the time up to which all are."""
-        self._values = torch.cat([self._values, steps.values])
-        self._positions = torch.cat([self._positions, steps.positions])
-        self._waiting += steps.values.shape[0]
-        ready = max(0, self._waiting - (0 if math.isinf(steps.frontier) else self._reach))
-        codes: list[int] = []
-        if ready:
-            first = self._values.shape[0] - self._waiting
-            codes = self._quantizer.encode(self._values, self._positions)[first : first + ready].tolist()
-            self._waiting -= ready
-            old = max(0, first + ready - self._reach)
-            self._values, self._positions = self._values[old:].clone(), self._positions[old:].clone()
-        return codes, float(self._positions[-self._waiting]) if self._waiting else steps.frontier
 
 
 def check_can_stream(config: CodecConfig) -> None:

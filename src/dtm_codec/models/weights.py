@@ -51,11 +51,6 @@ def _shapes(config: CodecConfig) -> Iterator[tuple[str, Shape]]:
     yield from _linear("quantizer.project_out", code_dim, dim)
     if quantizer.kind == "vq":
         yield "quantizer.codebook", (quantizer.codebook_size, quantizer.dim)
-    if quantizer.review:
-        yield from _linear("quantizer.review.token", dim, quantizer.review)
-        yield from _linear("quantizer.review.neighbours", quantizer.review_features, quantizer.review)
-        yield from _linear("quantizer.review.hidden", quantizer.review, quantizer.review)
-        yield from _linear("quantizer.review.out", quantizer.review, quantizer.dim)
     if config.head == "istft":
         yield from _linear("head.project", dim, 2 * bins)
     else:

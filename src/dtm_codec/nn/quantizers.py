@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import QUANTIZED_AT_ONCE, REVIEW_ERROR_SCALE, REVIEW_SIGHT, REVIEW_TURNS, QuantizerConfig
+from ..config import QUANTIZED_AT_ONCE, QuantizerConfig
 
 COMMITMENT = 0.25
 """Weight of the encoder's pull to its code; the codebook's pull to the encoder has weight 1."""
@@ -43,34 +43,28 @@ class VectorQuantizer(nn.Module):
     """Let vectors through as they are, while the codebook already learns where they lie (the first steps of training:
     an encoder that is quantized from its first step may never spread over all dimensions)."""
 
-    def __init__(self, dim: int, config: QuantizerConfig) -> None:
+    def __init__(self, dim: int, codebook_size: int, code_dim: int) -> None:
         super().__init__()
-        self.project_in = nn.Linear(dim, config.dim)
-        self.project_out = nn.Linear(config.dim, dim)
-        self.codebook = nn.Parameter(F.normalize(torch.randn(config.codebook_size, config.dim), dim=-1))
-        self.review = Review(dim, config) if config.review else None
-        self.register_buffer("idle", torch.zeros(config.codebook_size, dtype=torch.int32))
+        self.project_in = nn.Linear(dim, code_dim)
+        self.project_out = nn.Linear(code_dim, dim)
+        self.codebook = nn.Parameter(F.normalize(torch.randn(codebook_size, code_dim), dim=-1))
+        self.register_buffer("idle", torch.zeros(codebook_size, dtype=torch.int32))
 
-    def initialize(self) -> None:
-        # what leaves the bottleneck has the scale of what enters it, not that of a residual branch
-        nn.init.normal_(self.project_out.weight)
-        if self.review is not None:
-            self.review.initialize()
-
-    def forward(self, z2: Tensor, positions: Tensor) -> QuantizerOutput:
-        """z2: (S, D); positions: (S,) as in a `Timeline`"""
+    def forward(self, z2: Tensor) -> QuantizerOutput:
+        """z2: (S, D)"""
         with torch.autocast(z2.device.type, enabled=False):
-            latents, codes = self._choose(z2.float(), positions)
+            latents = self._latents(z2)
+            codes = self._nearest(latents)
             chosen = F.normalize(F.embedding(codes, self.codebook), dim=-1)
             commitment = (latents - chosen.detach()).square().sum(-1).mean()
             codebook = (latents.detach() - chosen).square().sum(-1).mean()
             values = self.project_out(latents if self.bypassed else latents + (chosen - latents).detach())
         return QuantizerOutput(values.to(z2.dtype), codes, COMMITMENT * commitment + codebook, latents.detach())
 
-    def encode(self, z2: Tensor, positions: Tensor) -> Tensor:
-        """(S, D), (S,) -> (S,)"""
+    def encode(self, z2: Tensor) -> Tensor:
+        """(S, D) -> (S,)"""
         with torch.autocast(z2.device.type, enabled=False):
-            return self._choose(z2.float(), positions)[1]
+            return self._nearest(self._latents(z2))
 
     def decode(self, codes: Tensor) -> Tensor:
         """(S,) -> (S, D)"""
@@ -78,19 +72,8 @@ class VectorQuantizer(nn.Module):
             values: Tensor = self.project_out(F.normalize(F.embedding(codes, self.codebook), dim=-1))
         return values
 
-    def _choose(self, z2: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """What is quantized (S, d), and the codes (S,)."""
-        wanted = latents = F.normalize(self.project_in(z2), dim=-1)
-        codes = self._nearest(latents)
-        if self.review is not None:
-            vectors = self.vectors()
-            for turn in range(REVIEW_TURNS):
-                some = (positions % REVIEW_TURNS == turn).nonzero().squeeze(1)
-                chosen = vectors[codes]
-                moved = wanted[some] + self.review(z2, chosen, wanted.detach() - chosen, positions, some)
-                moved = F.normalize(moved, dim=-1)
-                latents, codes = latents.index_copy(0, some, moved), codes.index_copy(0, some, self._nearest(moved))
-        return latents, codes
+    def _latents(self, z2: Tensor) -> Tensor:
+        return F.normalize(self.project_in(z2.float()), dim=-1)
 
     @torch.no_grad()
     def vectors(self) -> Tensor:
@@ -127,45 +110,6 @@ class VectorQuantizer(nn.Module):
         return int(dead.numel())
 
 
-class Review(nn.Module):
-    """A second choice of codes, which makes up for the errors of their neighbours.
-
-    The encoder chooses all codes at once, so none of them knows how far the others are from what was wanted. Here every
-    token sees that of a few neighbours, and moves what it asks the codebook for.
-    """
-
-    def __init__(self, dim: int, config: QuantizerConfig) -> None:
-        super().__init__()
-        self.token = nn.Linear(dim, config.review)
-        self.neighbours = nn.Linear(config.review_features, config.review)
-        self.hidden = nn.Linear(config.review, config.review)
-        self.out = nn.Linear(config.review, config.dim)
-
-    def initialize(self) -> None:
-        """Nothing moves yet."""
-        for layer in (self.token, self.neighbours, self.hidden):
-            layer.reset_parameters()
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, z2: Tensor, chosen: Tensor, errors: Tensor, positions: Tensor, some: Tensor) -> Tensor:
-        """How to move the latents of some tokens.
-
-        z2: (S, D), chosen: (S, d) vectors of the codes, errors: (S, d) by which they miss what was wanted,
-        positions: (S,), some: (T,) indices -> (T, d)
-        """
-        sequence = (positions == 0).cumsum(0)
-        around = some[:, None] + torch.arange(-REVIEW_SIGHT, REVIEW_SIGHT + 1, device=some.device)  # (T, near)
-        inside = around.clamp(0, len(z2) - 1)
-        there = (around == inside) & (sequence[inside] == sequence[some][:, None])
-        steps = (positions[inside] - positions[some][:, None]).abs().clamp(min=1)
-        seen = torch.cat([REVIEW_ERROR_SCALE * errors, chosen], -1)[inside]  # (T, near, 2 d)
-        features = torch.cat([seen, 1 / steps[..., None].float()], -1) * there[..., None]
-        hidden = F.silu(self.token(z2[some]) + self.neighbours(features.flatten(1)))
-        moves: Tensor = self.out(F.silu(self.hidden(hidden)))
-        return moves
-
-
 class FiniteScalarQuantizer(nn.Module):
     """Each of a few bounded dimensions rounded to its levels; nothing to learn but the projections (Mentzer et al.)."""
 
@@ -182,10 +126,7 @@ class FiniteScalarQuantizer(nn.Module):
         place_values = torch.tensor((1, *levels[:-1])).cumprod(0)
         self.register_buffer("place_values", place_values, persistent=False)
 
-    def initialize(self) -> None:
-        nn.init.normal_(self.project_out.weight)
-
-    def forward(self, z2: Tensor, positions: Tensor) -> QuantizerOutput:
+    def forward(self, z2: Tensor) -> QuantizerOutput:
         """z2: (S, D)"""
         with torch.autocast(z2.device.type, enabled=False):
             bounded = self._bound(self.project_in(z2.float()))
@@ -193,8 +134,8 @@ class FiniteScalarQuantizer(nn.Module):
             values = self.project_out(rounded / (self.levels // 2))
         return QuantizerOutput(values.to(z2.dtype), self._codes(bounded), values.new_zeros(()), bounded.detach())
 
-    def encode(self, z2: Tensor, positions: Tensor) -> Tensor:
-        """(S, D), (S,) -> (S,)"""
+    def encode(self, z2: Tensor) -> Tensor:
+        """(S, D) -> (S,)"""
         with torch.autocast(z2.device.type, enabled=False):
             return self._codes(self._bound(self.project_in(z2.float())))
 
@@ -226,4 +167,4 @@ class FiniteScalarQuantizer(nn.Module):
 def build_quantizer(config: QuantizerConfig, dim: int) -> VectorQuantizer | FiniteScalarQuantizer:
     if config.kind == "fsq":
         return FiniteScalarQuantizer(dim, config.levels)
-    return VectorQuantizer(dim, config)
+    return VectorQuantizer(dim, config.codebook_size, config.dim)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...config import QUANTIZED_AT_ONCE, REVIEW_TURNS, CodecConfig, Stack
+from ...config import CodecConfig, Stack
 from ...errors import ModelError, OutOfMemoryError
 from ...models.weights import TAU, Array
 from ...selectors import Selector, build
@@ -17,8 +17,7 @@ from ...system.optional import import_optional
 from ...system.threads import asked_threads, available_cores
 from ..base import PIECE, Codes, Floats, Mask, Positions, Pulses
 from .graph import Precision
-from .graphs import build_graph, check_has_graphs
-from .quantizer import codebook
+from .graphs import build_graph, check_has_graphs, codebook
 
 PRECISIONS: dict[str, Precision] = {"onnx": "fp32", "onnx-int8": "int8"}
 """Of the backends of these names."""
@@ -57,14 +56,8 @@ class OnnxBackend:
     def downsample(self, z1: Floats, mask: Mask) -> Floats:
         return z1[mask]
 
-    def quantize(self, z2: Floats, positions: Positions) -> Codes:
-        codes: Codes = self._in_blocks("quantize", z2=z2)
-        for turn in range(REVIEW_TURNS if self.config.quantizer.review else 0):
-            some = np.flatnonzero(positions % REVIEW_TURNS == turn)
-            if some.size:
-                moved = self._run("review", z2=z2, codes=codes, positions=positions, some=some)
-                codes[some] = self._in_blocks("nearest", latents=moved)
-        return codes
+    def quantize(self, z2: Floats) -> Codes:
+        return self._run("quantize", z2=z2)
 
     def dequantize(self, codes: Codes) -> Floats:
         return self._run("dequantize", codes=codes)
@@ -97,11 +90,6 @@ class OnnxBackend:
         if threads != self.threads:
             self.threads = threads
             self._sessions.clear()
-
-    def _in_blocks(self, name: str, **rows: Floats) -> npt.NDArray[Any]:
-        ((given, values),) = rows.items()
-        starts = range(0, len(values), QUANTIZED_AT_ONCE)
-        return np.concatenate([self._run(name, **{given: values[i : i + QUANTIZED_AT_ONCE]}) for i in starts])
 
     def _run(self, name: str, **inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if name not in self._sessions:

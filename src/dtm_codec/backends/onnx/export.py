@@ -51,7 +51,7 @@ def export_graphs(model: LoadedModel, folder: str | PathLike[str], precision: Pr
         "opset": OPSET,
         "ir_version": IR_VERSION,
         "tau": None if math.isnan(tau) else tau,
-        "reach": {"quantize": model.config.quantizer.reach} | {stack: model.config.reach(stack) for stack in STACKS},
+        "reach": {stack: model.config.reach(stack) for stack in STACKS},
         "token_model": None if model.token_model is None else TOKEN_MODEL_FILE,
         "graphs": described,
     }

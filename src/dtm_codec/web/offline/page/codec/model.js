@@ -5,8 +5,6 @@ import { positionsOf, stepsOf } from "./layout.js";
 import { cosineSteps, keep } from "./ple.js";
 import { calibrate, tokensForBitrate } from "./rate.js";
 
-const REVIEW_TURNS = 3n;
-
 /** about, config: graphs.json and config.json. run(name, inputs): a graph on arrays, one row after the other.
  *  block: rows that front end, quantizer and head see at a time; piece: rows that a stack answers at a time. */
 export class Model {
@@ -52,7 +50,12 @@ export class Model {
     const kept = new Float32Array(positions.length * dim);
     positions.forEach((step, token) => kept.set(z1.subarray(step * dim, (step + 1) * dim), token * dim));
     const z2 = await this.#stack("enc2", kept, this.#stage2(positions), (share) => onShare(0.8 * share));
-    const codes = await this.#quantize(z2, this.#stage2(positions), (share) => onShare(0.8 + 0.2 * share));
+    const codes = new Int32Array(positions.length);
+    for (const [start, end] of blocks(codes.length, this.block)) {
+      const found = await this.run("quantize", { z2: z2.subarray(start * dim, end * dim) });
+      found.forEach((code, i) => (codes[start + i] = Number(code)));
+      onShare(0.8 + (0.2 * end) / codes.length);
+    }
     return { codes, mask, numSamples, modelId: this.about.model_id, layout: this.layout };
   }
 
@@ -105,34 +108,6 @@ export class Model {
       onShare(end / positions.length);
     }
     return result;
-  }
-
-  /** Codes in blocks, each with as many tokens around it as a review can see. (K x D,), (K,) -> (K,) */
-  async #quantize(z2, positions, onShare) {
-    const { dim, quantizer } = this.config;
-    const reach = this.about.reach.quantize;
-    const codes = new Int32Array(positions.length);
-    for (const [start, end] of blocks(codes.length, this.block)) {
-      const [from, to] = [Math.max(0, start - reach), Math.min(codes.length, end + reach)];
-      const rows = z2.subarray(from * dim, to * dim);
-      const found = await this.run("quantize", { z2: rows });
-      if (quantizer.review) await this.#review(rows, found, positions.slice(from, to));
-      found.slice(start - from, end - from).forEach((code, i) => (codes[start + i] = Number(code)));
-      onShare(end / codes.length);
-    }
-    return codes;
-  }
-
-  /** Choose codes again beside those of their neighbours, every third step in turn. codes: (K,) BigInt, changed here */
-  async #review(z2, codes, positions) {
-    const times = BigInt64Array.from(positions, BigInt);
-    for (let turn = 0n; turn < REVIEW_TURNS; turn++) {
-      const some = BigInt64Array.from([...times.keys()].filter((i) => times[i] % REVIEW_TURNS === turn), BigInt);
-      if (some.length === 0) continue;
-      const latents = await this.run("review", { z2, codes, positions: times, some });
-      const found = await this.run("nearest", { latents });
-      some.forEach((token, i) => (codes[token] = found[i]));
-    }
   }
 
   /** Tokens in their places, in blocks. One that begins within a span is led by the span's token. */
