@@ -220,7 +220,11 @@ def read_ahead(loader: DataLoader[Batch]) -> Generator[Batch, None, None]:
         last = str(error).strip().splitlines()[-1]
         raise type(error)(last.partition(f"{type(error).__name__}: ")[2] or last) from None
     except (RuntimeError, OSError, EOFError):
-        if _one_died(readers):
+        try:
+            died = _one_died(readers)
+        except RuntimeError:  # when a reader ends, the loader's signal handler raises it wherever this process is
+            died = True
+        if died:
             raise DataError(READER_DIED) from None
         raise
     finally:
@@ -230,15 +234,11 @@ def read_ahead(loader: DataLoader[Batch]) -> Generator[Batch, None, None]:
 
 
 def _one_died(processes: Sequence[BaseProcess]) -> bool:
-    """One that was killed takes a moment to end. When it does, the loader's signal handler raises a RuntimeError
-    wherever this process is, which may be here."""
-    try:
-        ended = wait([process.sentinel for process in processes], timeout=2)
-        for process in processes:
-            if process.sentinel in ended:
-                process.join()
-    except RuntimeError:
-        return True
+    """One that was killed takes a moment to end."""
+    ended = wait([process.sentinel for process in processes], timeout=2)
+    for process in processes:
+        if process.sentinel in ended:
+            process.join()
     return bool(ended)
 
 
