@@ -1,10 +1,9 @@
 """A stream on one thread: what share of a core it takes, how late it is, and whether its memory stays the same.
 
-    python benchmarks/live.py [--model small] [--lookahead 1 0 0 2] [--packet-ms 40] [--seconds 60] [--loopback]
+    python benchmarks/live.py [--model small-live] [--packet-ms 80] [--seconds 60] [--loopback]
 
---lookahead gives a model that has none the steps that each layer of Enc1, Enc2, Dec1 and Dec2 may look ahead: its speed
-is then that of a live model, its sound is not. --loopback sends packets over UDP on this machine in real time, and
-measures the time from a sample that goes in to the same sample coming out, computing included.
+--loopback sends packets over UDP on this machine in real time, and measures the time from a sample that goes in to the
+same sample coming out, computing included.
 """
 
 from __future__ import annotations
@@ -16,25 +15,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
 
 from dtm_codec import DTMCodec
-from dtm_codec.config import STACKS
 from dtm_codec.live.latency import latency_of
+from dtm_codec.models.hub import LIVE_MODEL
 from dtm_codec.speech.audio import read_audio, sample_path
-
-
-def looking_ahead(codec: DTMCodec, steps: list[int] | None) -> DTMCodec:
-    """The same weights with another look-ahead."""
-    if steps is None:
-        return codec
-    changes = {f"{stack}_lookahead": ahead for stack, ahead in zip(STACKS, steps, strict=True)}
-    other = DTMCodec(replace(codec.config, **changes))
-    other.network.load_state_dict(codec.network.state_dict())
-    return other
 
 
 def shares(codec: DTMCodec, audio: np.ndarray, bitrate: float, packet_ms: int) -> dict[str, float]:
@@ -117,15 +105,14 @@ def loopback(codec: DTMCodec, audio: np.ndarray, bitrate: float, packet_ms: int)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="small")
-    parser.add_argument("--lookahead", type=int, nargs=4, metavar=("ENC1", "ENC2", "DEC1", "DEC2"))
+    parser.add_argument("--model", default=LIVE_MODEL)
     parser.add_argument("--bitrate", type=float, default=800)
-    parser.add_argument("--packet-ms", type=int, default=40)
+    parser.add_argument("--packet-ms", type=int, default=80)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--loopback", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    codec = looking_ahead(DTMCodec.from_pretrained(options.model), options.lookahead)
+    codec = DTMCodec.from_pretrained(options.model)
     audio = np.resize(read_audio(sample_path(), codec.config.sample_rate)[0], round(options.seconds * 16_000))
     measure = loopback if options.loopback else shares
     print(json.dumps(measure(codec, audio, options.bitrate, options.packet_ms), indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,16 @@ def test_speech_is_sent_as_bytes(tmp_path: Path) -> None:
     original, received = audio_info(sample_path()), audio_info(tmp_path / "received.wav")
     assert received.num_samples == original.num_samples
     assert sent < 800 / 8 * original.duration_s + 30
+
+
+def test_a_call_over_udp_goes_on_when_packets_get_lost(tmp_path: Path) -> None:
+    done = run(tmp_path, "call_over_udp.py", "--loss", "20")
+    assert done.returncode == 0, done.stderr
+    sent, lost, heard, filled = map(int, re.findall(r"(?<![.\d])\d+(?![.\d])", done.stdout))
+    assert heard == sent - lost
+    assert 0 < filled <= lost
+    seconds = audio_info(sample_path()).duration_s
+    assert audio_info(tmp_path / "heard.wav").duration_s == pytest.approx(seconds, abs=0.2)
 
 
 def test_systems_are_compared_at_one_bitrate(tmp_path: Path) -> None:

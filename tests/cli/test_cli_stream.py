@@ -52,6 +52,14 @@ def of_records(found: list[bytes]) -> bytes:
     return stream.getvalue()
 
 
+def test_without_a_model_a_stream_has_the_live_one(run: Run) -> None:
+    result = run("stream", "encode", stdin=wav_header(16_000) + pcm_bytes(sweep(0.5)))
+    assert result.code == 0, result.stderr
+    start = read_record(io.BytesIO(result.stdout))
+    assert start is not None
+    assert StreamFormat.from_start(start).model_id.startswith("s-live:")
+
+
 @pytest.fixture
 def packets(run: Run, live_model: Path) -> bytes:
     sound = wav_header(16_000) + pcm_bytes(sweep(SECONDS))

@@ -129,16 +129,18 @@ def test_calibrated_rows_are_at_the_papers_rate(models: Path, manifest: Path, tm
     assert vfr.bps.total == pytest.approx(800, rel=0.1)  # all three utterances have 800, the English two nearly
 
 
-@pytest.mark.parametrize("name", recipes.BEYOND)
-def test_another_model_can_take_the_place_of_the_bundled_one(name: str, models: Path, tmp_path: Path) -> None:
-    live = str(models / "s-vfr-50" / "export")
-    settings = Settings(Models(None, given={"small": live}), [], tmp_path)
+@pytest.mark.parametrize(("name", "bundled"), [("losses", "small-live"), ("thinning", "small")])
+def test_another_model_can_take_the_place_of_the_bundled_one(
+    name: str, bundled: str, models: Path, tmp_path: Path
+) -> None:
+    own = str(models / "s-vfr-50" / "export")
+    settings = Settings(Models(None, given={bundled: own}), [], tmp_path)
     runner = RecipeRunner(settings, lambda what: lambda done, total: None)
     recipe = recipes.load(name)
     ours = [row for row in recipe.rows if "dtm:" in str(row.system)]
     assert len(ours) > 5
     for row in ours:
-        assert runner.choice(recipe, row).system == str(row.system).replace("dtm:small", f"dtm:{live}")
+        assert runner.choice(recipe, row).system == str(row.system).replace(f"dtm:{bundled}?", f"dtm:{own}?")
 
 
 def test_a_peer_named_in_short_is_found_in_the_results_by_its_full_name(

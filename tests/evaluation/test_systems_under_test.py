@@ -241,3 +241,23 @@ def test_neural_peers_count_their_codes(name: str, speech: Samples, monkeypatch:
     assert coded.bits.total / coded.duration_s == pytest.approx(bps, rel=0.1)
     assert system.decode(coded).shape == audio.shape
     assert "random weights" in system.title
+
+
+def test_a_stream_is_judged_as_it_is_sent(speech: Samples) -> None:
+    streamed, whole = (systems.build(f"dtm:random:s-vfr-50?{options}") for options in ("tau=0.9&stream=80", "tau=0.9"))
+    coded, expected = streamed.encode(speech), whole.encode(speech)
+    assert coded.payload == expected.payload  # the same tau has the same tokens
+    packets = -(-coded.payload.mask.size // 8)
+    assert coded.written >= coded.bits.total + 24 * packets
+    assert np.abs(streamed.decode(coded) - whole.decode(expected)).max() < 1e-4
+    steered = systems.build("dtm:random:s-vfr-50?bitrate=800&stream=40").encode(speech)
+    assert steered.bits.total / (speech.size / SAMPLE_RATE) == pytest.approx(800, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [("stream=50", "allowed: 40, 80"), ("stream=80&effort=1", "stream with effort"), ("stream=x", "stream = 'x'")],
+)
+def test_streams_that_cannot_be_are_named(options: str, message: str) -> None:
+    with pytest.raises(DTMCodecError, match=message):
+        systems.build(f"dtm:random:s-vfr-50?{options}")

@@ -62,6 +62,21 @@ def test_what_is_written_is_read(form: StreamFormat, data: st.DataObject) -> Non
         assert len(written) == 3 + -(-bits // 8)  # three bytes of overhead, and what fills the last byte
 
 
+@given(forms, st.integers(1, 20_000), st.data())
+def test_packets_of_an_utterance_join_to_it_again(form: StreamFormat, num_samples: int, data: st.DataObject) -> None:
+    steps = form.layout.steps(num_samples)
+    draw = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    mask = draw.random(steps) < 0.5 if form.layout.stride is None else form.layout.fixed_mask(steps)
+    codes = draw.integers(1 << form.layout.token_bits, size=int(mask.sum()))
+    split = list(form.split(mask, codes, num_samples))
+    joined = form.join(split)
+    assert np.array_equal(joined[0], mask)
+    assert np.array_equal(joined[1], codes)
+    assert joined[2] == num_samples
+    with pytest.raises(BitstreamError, match="without the last one"):
+        form.join(split[:-1])
+
+
 @given(forms, st.data())
 def test_a_burst_of_up_to_12_wrong_bits_is_found(form: StreamFormat, data: st.DataObject) -> None:
     written = form.write(data.draw(packets(form)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,12 @@ from PIL import Image
 from selenium.webdriver.common.keys import Keys
 from web_support import ADMIN, served, worse
 
-from dtm_codec import DTMCodec, preset
+from dtm_codec import DTMCodec
 from dtm_codec.cli.web import other_codecs
 from dtm_codec.evaluation.data import read_data
 from dtm_codec.evaluation.report import make_report
 from dtm_codec.evaluation.runner import evaluate
+from dtm_codec.models.hub import LIVE_MODEL
 from dtm_codec.ratings.preferences import Choice
 from dtm_codec.speech.audio import read_audio, sample_path, write_audio
 from dtm_codec.web.app import create_app
@@ -77,10 +77,8 @@ def settle(page: Page) -> None:
 
 
 def live(out: Path) -> None:
-    """A call with a tiny model of random weights: the pictures show the page, whatever the machine does beside."""
-    layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
-    ahead = {"enc1_lookahead": 1, "enc2_lookahead": 0, "dec1_lookahead": 0, "dec2_lookahead": 3}
-    codec = DTMCodec(replace(preset("s-vfr-50"), name="tiny", dim=32, heads=2, mlp_hidden=48, **layers, **ahead))
+    """A call with the bundled live model, on a machine that does nothing else."""
+    codec = DTMCodec.from_pretrained(LIVE_MODEL)
     with tempfile.TemporaryDirectory() as temporary:
         microphone = Path(temporary) / "speech.wav"
         write_audio(microphone, np.tile(read_audio(sample_path())[0], 4), 16_000)

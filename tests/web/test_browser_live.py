@@ -129,7 +129,7 @@ def test_a_model_that_cannot_says_what_can(page: Page, codec: DTMCodec):
         page.open(url)
         page.until(lambda: page["tab-live"].is_displayed(), "no tab")
         page["tab-live"].click()
-        page.until(lambda: "dtm-codec serve --model" in page.text("live-obstacle"), "no advice")
+        page.until(lambda: "dtm-codec serve without --model" in page.text("live-obstacle"), "no advice")
         assert not page["call"].is_enabled()
         page["tab-recording"].click()
         assert page["recording"].is_displayed()

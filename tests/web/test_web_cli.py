@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from web_support import make_prepared
 
 from dtm_codec.cli import app, main
+from dtm_codec.cli.web import _demo
 from dtm_codec.ratings.preferences import Choice
 from dtm_codec.speech.audio import write_audio
 from dtm_codec.web.listening.store import Store
@@ -117,3 +118,17 @@ def test_results_before_anyone_listened_say_so(tmp_path: Path, speech, capsys):
         main(["listening", "results", str(tmp_path / "test")])
     assert "has no ratings yet" in capsys.readouterr().err
     assert not (tmp_path / "test" / "ratings.sqlite").exists()
+
+
+def test_without_a_model_calls_have_the_live_one(monkeypatch: pytest.MonkeyPatch):
+    demo = _demo(None, "cpu", None, 30)
+    assert demo.codec.config.name == "small"
+    assert demo.live.codec.config.name == "s-live"
+    assert demo.describe()["live"]["obstacle"] is None
+    monkeypatch.setattr("dtm_codec.cli.web.find_spec", lambda name: None)  # no torch: recordings alone
+    assert "PyTorch" in _demo(None, "cpu", None, 30).describe()["live"]["obstacle"]
+
+
+def test_a_model_that_is_named_takes_the_calls_too():
+    assert _demo("small", "cpu", None, 30).live.codec.config.name == "small"
+    assert _demo("small-live", "cpu", None, 30).live.codec.config.name == "s-live"

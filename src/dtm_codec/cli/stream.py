@@ -23,7 +23,16 @@ stream = Commands(help="Speech to packets and back while it is being spoken.", n
 
 @stream.command()
 def encode(
-    model: options.Model = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME|DIR",
+            help="A bundled model, a folder or a hub id, instead of 'small-live'. One that looks ahead without a limit "
+            "makes packets wait.",
+        ),
+    ] = None,
     bitrate: Annotated[
         float | None,
         options.bitrate_option(
@@ -41,10 +50,11 @@ def encode(
 ) -> None:
     """Speech on standard input to packets on standard output."""
     from ..live.packets import write_record
+    from ..models.hub import LIVE_MODEL
     from ..speech.pipes import open_pipe
 
     asked, raw = options.one_rate(bitrate, token_rate, tau), options.raw_format(rate, channels, sample_format)
-    codec = options.load_codec(model, device, in_torch=True)
+    codec = options.load_codec(model or LIVE_MODEL, device, in_torch=True)
     steps = tokens = 0
     with _until_reader_leaves():
         audio = open_pipe(sys.stdin.buffer, raw)

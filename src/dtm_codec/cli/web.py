@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -146,11 +147,12 @@ def _demo(model: str | None, device: str, backend: BackendName | None, max_secon
     from ..models import hub
     from ..web.demo import Demo
 
-    name = model or hub.DEFAULT_MODEL
-    loaded = hub.load(name)
-    live = math.isfinite(latency_of(loaded.config).total)  # streams need torch
-    codec = options.load_codec(loaded, device, backend, in_torch=live)
-    return Demo(codec, max_seconds, other_codecs())
+    loaded = hub.load(model or hub.DEFAULT_MODEL)
+    is_live = math.isfinite(latency_of(loaded.config).total)  # streams need torch
+    codec = options.load_codec(loaded, device, backend, in_torch=is_live)
+    calls = model is None and find_spec("torch") is not None
+    live = options.load_codec(hub.LIVE_MODEL, device, in_torch=True) if calls else None
+    return Demo(codec, max_seconds, other_codecs(), live)
 
 
 def other_codecs() -> dict[str, OtherCodec]:

@@ -7,7 +7,7 @@ and packet length of the stream, so packets of another stream are refused althou
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -103,6 +103,15 @@ class StreamFormat:
             last_samples = num_samples - begin * self.layout.hop_length if is_last else None
             yield Packet(number % SEQUENCES, own, codes[used : used + tokens], last_samples)
             used += tokens
+
+    def join(self, packets: Sequence[Packet]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], int]:
+        """Inverse of `split`, for packets of which none is missing."""
+        if not packets or packets[-1].last_samples is None:
+            raise BitstreamError(f"{len(packets)} packets without the last one of a stream")
+        mask = np.concatenate([packet.mask for packet in packets])
+        codes = np.concatenate([packet.codes for packet in packets])
+        before = (len(packets) - 1) * self.steps * self.layout.hop_length
+        return mask, codes, before + packets[-1].last_samples
 
     def write(self, packet: Packet) -> bytes:
         """One packet as it travels."""

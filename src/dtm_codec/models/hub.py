@@ -27,6 +27,8 @@ from . import remote_code
 from .weights import TAU, Array, dtype_of, shapes
 
 DEFAULT_MODEL = "small"
+LIVE_MODEL = "small-live"
+"""What streams take where no model is named: it looks ahead a known time, and no farther."""
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 DISCRIMINATORS_FILE = "discriminators.safetensors"
 """For fine-tuning. A folder need not have it, and it is not downloaded: those of large models are large."""

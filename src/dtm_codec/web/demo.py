@@ -71,11 +71,12 @@ class Demo:
         codec: DTMCodec,
         max_seconds: float = 30.0,
         others: Mapping[str, OtherCodec] = MappingProxyType({}),
+        live: DTMCodec | None = None,
     ) -> None:
-        """others: codecs to compare with, by name."""
+        """others: codecs to compare with, by name. live: for calls, if it is another than that for recordings."""
         self.codec = codec
         self.others = others
-        self.live = LiveRoom(codec)
+        self.live = LiveRoom(live or codec)
         self.max_seconds = max_seconds
         self.max_bytes = round(max_seconds * 48_000 * 2 * 4) + 65_536  # 48 kHz stereo in float32, and headers
         self._clips: OrderedDict[str, Clip] = OrderedDict()

@@ -24,6 +24,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from ..errors import DTMCodecError
 from ..live.latency import PACKET_MS, latency_of
+from ..models.hub import LIVE_MODEL
 from ..rate.request import RateRequest
 from ..speech.pipes import pcm_bytes
 from .guard import SILENCE_SECONDS
@@ -132,7 +133,7 @@ class LiveRoom:
         """Why the model cannot be used live, and what to do about it."""
         if math.isinf(latency_of(self.codec.config).total):
             why = f"{self.codec.config.name!r} looks ahead without a limit, so no sound would come back while you speak"
-            how = "dtm-codec train configs/small/live.yaml, then dtm-codec serve --model runs/s-live/export"
+            how = f"dtm-codec serve without --model takes {LIVE_MODEL!r}, where PyTorch is installed"
             return f"{why}. A live model has a limit: {how}"
         try:
             Call(self.codec, Start(sample_rate=self.codec.config.sample_rate))

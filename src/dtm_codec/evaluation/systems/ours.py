@@ -7,6 +7,7 @@ how many other codes are tried for each token. With `bitrate` or `token_rate` ea
 Section 4.1). Without any: the tau of training.
 `backend=onnx` computes without torch (`DTMCodec.from_pretrained`).
 `thin=500` drops tokens from what was encoded, down to so many bits a second.
+`stream=80` encodes as a live call does: packets of so many ms, tau steered by what was heard so far.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 
 from ...codec import DTMCodec
 from ...config import SelectorConfig
+from ...encoded import Encoded
 from ...errors import ConfigError
+from ...live.latency import packet_steps
 from ...metrics.base import SAMPLE_RATE
 from ...rate.calibration import calibrate, tokens_for_bitrate, tokens_for_token_rate
 from ...rate.request import RateRequest
@@ -33,7 +36,7 @@ _SELECTOR = ("selector", "s_max", "features")
 
 class DTM(System):
     def __init__(self, spec: Spec) -> None:
-        spec.allow_options((*_RATES, *_SELECTOR, "effort", "calibrate", "thin", "backend"))
+        spec.allow_options((*_RATES, *_SELECTOR, "effort", "calibrate", "thin", "backend", "stream"))
         if spec.argument is None:
             raise ConfigError("dtm: which model? allowed: dtm:NAME, dtm:FOLDER, dtm:OWNER/NAME, dtm:random:PRESET")
         self.codec = _codec(spec)
@@ -46,12 +49,20 @@ class DTM(System):
         self.name = spec.text
         thin = spec.options.get("thin")
         self.thin = None if thin is None else positive_number(thin, f"{spec.name}: thin")
+        stream = spec.options.get("stream")
+        self.packet_ms = None if stream is None else positive_number(stream, f"{spec.name}: stream")
+        if self.packet_ms is not None:
+            packet_steps(config, self.packet_ms)  # refuses what is no length of packets
+            foreign = [key for key in (*_SELECTOR, "effort", "thin") if key in spec.options]
+            if foreign:
+                raise ConfigError(f"{spec.name}: stream with {', '.join(foreign)}; allowed: one of them")
         changes = [f"{key} {spec.options[key]}" for key in _SELECTOR if key in spec.options]
         changes += [_RATES[key].format(value) for key, value in self.rate.items()]
         if self.effort:
             changes.append(f"effort {self.effort}")
         changes += [spec.options["backend"]] if "backend" in spec.options else []
         changes += [] if self.thin is None else [f"thinned to {self.thin:g} bps"]
+        changes += [] if self.packet_ms is None else [f"streamed in packets of {self.packet_ms:g} ms"]
         self.title = ", ".join([f"DTM-Codec {config.name}", *changes])
         kind = "FFR" if self.selector.name == "stride" else "VFR"
         # models at their own rates make the paper's two curves; one model at several rates makes a curve of its own
@@ -78,7 +89,9 @@ class DTM(System):
         if "calibrate" not in self._spec.options:
             return self.name
         kept = {
-            key: value for key, value in self._spec.options.items() if key in (*_SELECTOR, "effort", "thin", "backend")
+            key: value
+            for key, value in self._spec.options.items()
+            if key in (*_SELECTOR, "effort", "thin", "backend", "stream")
         }
         return replace(self._spec, options=kept | {"tau": repr(self.rate["tau"])}).text
 
@@ -91,12 +104,22 @@ class DTM(System):
         return self
 
     def encode(self, audio: Samples) -> Coded:
-        """Bits as Eq. 5 counts them; written: mask and tokens of the compact file, without its header."""
+        """Bits as Eq. 5 counts them; written: mask and tokens of the compact file without its header, or all packets of
+        a stream with theirs."""
+        if self.packet_ms is not None:
+            return self._streamed(audio, self.packet_ms)
         encoded = self.codec.encode(audio, SAMPLE_RATE, selector=self.selector, effort=self.effort, **self.rate)
         if self.thin is not None:
             encoded = self.codec.thin(encoded, bitrate=self.thin)
         info = encoded.to_file("compact", self.codec.token_model).info
         return Coded(encoded, audio.size, encoded.bits, info.mask_bits + info.token_bits_written)
+
+    def _streamed(self, audio: Samples, packet_ms: float) -> Coded:
+        encoder = self.codec.stream_encoder(**self.rate, packet_ms=packet_ms, sample_rate=SAMPLE_RATE)
+        form, packets = encoder.format, [*encoder.push(audio), *encoder.flush()]
+        mask, codes, num_samples = form.join([form.read(packet) for packet in packets])
+        encoded = Encoded(codes, mask, num_samples, form.model_id, form.layout)
+        return Coded(encoded, audio.size, encoded.bits, 8 * sum(map(len, packets)))
 
     def decode(self, coded: Coded) -> Samples:
         """Decoded, and resampled if the model has another rate."""
