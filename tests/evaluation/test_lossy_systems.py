@@ -49,6 +49,15 @@ def test_losses_change_the_sound_and_not_its_length(inner: str, options: str, sp
     assert np.abs(decoded - system.inner.decode(coded)).max() > 1e-3
 
 
+def test_an_utterance_is_encoded_once_for_all_losses(speech: Samples) -> None:
+    few, many = (built("dtm:random:s-vfr-50", options) for options in ("loss=5", "loss=40&conceal=zero"))
+    audio = speech[:20_001]
+    (coded, heard), (again, worse) = few.round_trip(audio, "a"), many.round_trip(audio, "a")
+    assert again is coded
+    assert not np.array_equal(heard, worse)
+    assert many.round_trip(speech[:20_001], "b")[0] is not coded  # another array may be another utterance
+
+
 def test_all_systems_lose_the_same_slots() -> None:
     patterns = [built(inner, "loss=20&burst=160").lost_slots(160_000) for inner in SYSTEMS]
     assert patterns[0].size == 250

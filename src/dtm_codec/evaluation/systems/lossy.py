@@ -15,6 +15,7 @@ import ctypes
 import ctypes.util
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ...errors import ConfigError
 from ...live.latency import packet_steps
 from ...live.losses import draw_losses
 from ...live.packets import Packet, StreamFormat
-from ...metrics.base import SAMPLE_RATE
+from ...metrics.base import SAMPLE_RATE, Last
 from ...specs import Spec, positive_number
 from ...speech.audio import Samples, resample
 from ...speech.pcm import from_pcm
@@ -42,6 +43,8 @@ Lost = npt.NDArray[np.bool_]
 
 
 class Lossy(System):
+    inner: System
+
     def __init__(self, spec: Spec) -> None:
         from . import build
 
@@ -49,7 +52,12 @@ class Lossy(System):
             raise ConfigError("lossy: which system? allowed: lossy:dtm:MODEL, lossy:opus:KBPS, lossy:codec2:MODE")
         own = {key: spec.options[key] for key in ("loss", "burst", "conceal") if key in spec.options}
         rest = {key: value for key, value in spec.options.items() if key not in own}
-        self.inner = build(replace(Spec.parse(spec.argument), options=rest).text)
+        inner = replace(Spec.parse(spec.argument), options=rest)
+        self._encode_once: Callable[[Samples], Coded] = self.encode
+        if inner.kind == "dtm":
+            self.inner, self._encode_once = _ours(inner.text)
+        else:
+            self.inner = build(inner.text)
         self.loss = _percent(own.get("loss", "0"))
         self.burst = round(positive_number(own.get("burst", str(SLOT_MS)), "lossy: burst"))
         self.conceal = own.get("conceal", "mask")
@@ -81,6 +89,10 @@ class Lossy(System):
     def to(self, device: str) -> Lossy:
         self.inner = self.inner.to(device)
         return self
+
+    def round_trip(self, audio: Samples, utterance: str) -> tuple[Coded, Samples]:
+        coded = self._encode_once(audio)
+        return coded, self.decode(coded)
 
     def encode(self, audio: Samples) -> Coded:
         return self.inner.encode(audio)
@@ -137,6 +149,13 @@ class Lossy(System):
             None if _in_lost_slot(i * frame / SAMPLE_RATE, lost) else packet for i, packet in enumerate(packets)
         ]
         return decode_opus(received, frame)[skip:]
+
+
+@lru_cache(maxsize=1)
+def _ours(text: str) -> tuple[DTM, Last[Coded]]:
+    """Our codec, and what it encodes an utterance to: systems that differ in their losses alone share both."""
+    codec = DTM(Spec.parse(text))
+    return codec, Last(codec.encode)
 
 
 def _in_lost_slot(seconds: float, lost: Lost) -> bool:
