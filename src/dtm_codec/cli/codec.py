@@ -109,9 +109,7 @@ def decode(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="The model that made the files, if it is not a bundled one."
-        ),
+        options.model_option("The model that made the files, if it is not a bundled one."),
     ] = None,
     device: options.Device = "cpu",
     backend: options.Backend = None,

@@ -59,11 +59,14 @@ def bitrate_option(what: str) -> Any:
     return typer.Option("--bitrate", "-b", metavar="BPS", parser=bitrate, help=f"{what}: 800, 800bps or 0.8k.")
 
 
+def model_option(what: str) -> Any:
+    """The option --model of a command, and what the model is for there."""
+    return typer.Option("--model", "-m", metavar="NAME|DIR", help=what)
+
+
 Model: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME|DIR", help="A bundled model ('dtm-codec models'), a model folder, or a hub id."
-    ),
+    model_option("A bundled model ('dtm-codec models'), a model folder, or a hub id."),
 ]
 Bitrate: TypeAlias = Annotated[
     float | None,

@@ -25,12 +25,9 @@ stream = Commands(help="Speech to packets and back while it is being spoken.", n
 def encode(
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME|DIR",
-            help="A bundled model, a folder or a hub id, instead of 'small-live'. One that looks ahead without a limit "
-            "makes packets wait.",
+        options.model_option(
+            "A bundled model, a folder or a hub id, instead of 'small-live'. One that looks ahead without a limit "
+            "makes packets wait."
         ),
     ] = None,
     bitrate: Annotated[
@@ -89,9 +86,7 @@ def _warn(warning: str | None) -> None:
 def decode(
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="The model that made the stream, if it is not a bundled one."
-        ),
+        options.model_option("The model that made the stream, if it is not a bundled one."),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Mono 16-bit samples at the model's rate, not WAV.")] = False,
     wait: Annotated[int, typer.Option(metavar="N", help="Packets to hold back for one that is missing.")] = 0,

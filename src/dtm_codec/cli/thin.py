@@ -32,9 +32,7 @@ def thin(
     token_rate: options.TokenRate = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="The model that made the files, if it is not a bundled one."
-        ),
+        options.model_option("The model that made the files, if it is not a bundled one."),
     ] = None,
     max_hours: options.MaxHours = None,
     raw: Annotated[

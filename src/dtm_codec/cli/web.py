@@ -38,11 +38,8 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to bind to; 0 takes a free one.")] = 8000,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME|DIR",
-            help="The demo's model. With --listening, no demo without it.",
+        options.model_option(
+            "The demo's model, also for calls, not 'small' and 'small-live'. With --listening, no demo without it."
         ),
     ] = None,
     static: Annotated[
@@ -125,9 +122,7 @@ def _run(app: Guard, host: str, port: int, addresses: Callable[[str], Iterable[s
 
 def page(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write.", show_default=False)],
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME|DIR", help="The model that the page runs.")
-    ] = None,
+    model: Annotated[str | None, options.model_option("The model that the page runs.")] = None,
     runtime: Runtime = None,
 ) -> None:
     """Write the page that encodes and decodes in the browser, as a folder that any web server can host."""
