@@ -39,7 +39,7 @@ def serve(
     model: Annotated[
         str | None,
         options.model_option(
-            "The demo's model, also for calls, not 'small' and 'small-live'. With --listening, no demo without it."
+            "The demo's model, for calls too (else 'small' and 'small-live'). With --listening, no demo without it."
         ),
     ] = None,
     static: Annotated[
