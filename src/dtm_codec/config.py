@@ -252,6 +252,11 @@ class CodecConfig(Validated):
         steps: int | None = getattr(self, f"{stack}_lookahead")
         return steps
 
+    @property
+    def unlimited(self) -> CodecConfig:
+        """The same network with all of its window ahead."""
+        return replace(self, enc1_lookahead=None, enc2_lookahead=None, dec1_lookahead=None, dec2_lookahead=None)
+
     def reach(self, stack: Stack) -> int:
         """Steps to each side that an output of a stack can depend on."""
         return self.layers(stack) * self.window

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .config import SELECTOR_MELS, CodecConfig, Stack
+from .config import SELECTOR_MELS, STACKS, CodecConfig, Stack
 from .models.weights import Array, shapes
 from .nn.heads import Head, SpectralHead
 from .nn.quantizers import build_quantizer
@@ -87,6 +87,11 @@ class Network(nn.Module):
             rope_base=config.rope_base,
             layer_scale=config.layer_scale,
         )
+
+    def limit_lookahead(self, limited: bool) -> None:
+        """Let attention see as far ahead as the configuration allows, or all of its window."""
+        for name in STACKS:
+            getattr(self, name).lookahead = self.config.lookahead(name) if limited else None
 
     def forward(self, audio: Tensor, pitch: Tensor | None = None, lost: Tensor | None = None) -> CodecOutput:
         """The whole chain on crops of equal length. audio: (B, T), T a multiple of the hop; pitch: (B, N) hertz that a

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from dtm_codec import DTMCodec
 from dtm_codec.errors import ConfigError
 from dtm_codec.evaluation import systems
 from dtm_codec.evaluation.systems.lossy import Lossy, decode_opus
@@ -56,6 +57,21 @@ def test_an_utterance_is_encoded_once_for_all_losses(speech: Samples) -> None:
     assert again is coded
     assert not np.array_equal(heard, worse)
     assert many.round_trip(speech[:20_001], "b")[0] is not coded  # another array may be another utterance
+
+
+def test_silence_is_put_into_what_masked_steps_have_decoded(speech: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked, silent, repeated = (
+        built("dtm:random:s-vfr-50", f"loss=20&conceal={conceal}") for conceal in ("mask", "zero", "repeat")
+    )
+    opened: list[bytes] = []
+    open_stream = DTMCodec.stream_decoder
+    monkeypatch.setattr(
+        DTMCodec, "stream_decoder", lambda self, start: (opened.append(start), open_stream(self, start))[1]
+    )
+    audio = speech[:20_002]
+    for system, streams in ((masked, 1), (silent, 1), (repeated, 2), (masked, 3)):
+        system.round_trip(audio, "a")
+        assert len(opened) == streams
 
 
 def test_all_systems_lose_the_same_slots() -> None:

@@ -47,6 +47,28 @@ def test_a_path_is_a_folder_even_if_a_bundled_model_has_its_name(
         assert DTMCodec.from_pretrained("small").model_id != model_id
 
 
+def test_a_bundled_model_without_weights_has_those_of_the_default_one(
+    codec: DTMCodec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "BUNDLED", tmp_path)
+    codec.save_pretrained(tmp_path / hub.DEFAULT_MODEL)
+    live = replace(codec.config, name="s-live", enc1_lookahead=0, dec2_lookahead=1)
+    (tmp_path / hub.LIVE_MODEL).mkdir()
+    (tmp_path / hub.LIVE_MODEL / hub.CONFIG_FILE).write_text(json.dumps(live.to_dict()))
+    assert list(hub.bundled_models()) == [hub.DEFAULT_MODEL, hub.LIVE_MODEL]
+    files, streams = hub.load(hub.DEFAULT_MODEL), hub.load(hub.LIVE_MODEL)
+    assert streams.config == live
+    assert streams.tensors is not None
+    assert files.tensors is not None
+    assert all(np.array_equal(streams.tensors[name], files.tensors[name], equal_nan=True) for name in files.tensors)
+    assert streams.model_id != files.model_id
+    elsewhere = tmp_path / "user" / "model"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / hub.CONFIG_FILE).write_text(json.dumps(live.to_dict()))
+    with pytest.raises(ModelError, match=r"no model folder: it has no model\.safetensors"):
+        hub.load(elsewhere)
+
+
 def test_a_half_precision_model_has_an_id_of_its_own(codec: DTMCodec, tmp_path: Path) -> None:
     model_id = codec.save_pretrained(tmp_path, torch.bfloat16)
     loaded = DTMCodec.from_pretrained(tmp_path)

@@ -14,6 +14,7 @@ from lightning_fabric import Fabric
 
 from dtm_codec import DTMCodec
 from dtm_codec.cli import main
+from dtm_codec.config import STACKS
 from dtm_codec.errors import ModelError
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
@@ -65,6 +66,20 @@ def test_export_has_averaged_weights(run: Path, tmp_path: Path) -> None:
     size, half = (sum(f.stat().st_size for f in (tmp_path / n).iterdir()) for n in ("model", "half"))
     assert half < 0.7 * size
     assert DTMCodec.from_pretrained(tmp_path / "half").token_model is None
+
+
+def test_a_run_for_streams_and_files_exports_both(tmp_path: Path) -> None:
+    limited = support.tiny(tmp_path, "max_steps=1", "model.enc1_lookahead=0", "model.dec2_lookahead=2")
+    train(limited, tmp_path / "run")
+    folders = [tmp_path / "streams", tmp_path / "files"]
+    for folder, whole_window in zip(folders, (False, True), strict=True):
+        export(tmp_path / "run", folder, whole_window=whole_window)
+    streams, files = (DTMCodec.from_pretrained(folder) for folder in folders)
+    assert streams.config == limited.model
+    assert files.config == limited.model.unlimited
+    assert [files.config.lookahead(stack) for stack in STACKS] == [None] * 4
+    first, second = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert first == second
 
 
 def test_commands_run_on_the_device_that_is_asked_for(

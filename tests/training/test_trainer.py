@@ -169,6 +169,38 @@ def test_losses_need_a_decoder_that_fills_masked_steps(tmp_path: Path) -> None:
         support.tiny(tmp_path, "packet_loss.share=1.0")
 
 
+LIMITS = ("model.enc1_lookahead=1", "model.enc2_lookahead=0", "model.dec1_lookahead=0", "model.dec2_lookahead=0")
+
+
+def test_steps_without_limits_train_as_a_model_that_has_none(tmp_path: Path) -> None:
+    batch = Batch(0.1 * torch.randn(4, 8000, generator=torch.Generator().manual_seed(0)), ["a"] * 4)
+
+    def losses(*overrides: str) -> list[float]:
+        config = support.tiny(tmp_path, "discriminator.start=1000", *overrides)
+        trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+        return [trainer.train_step(batch)["loss"] for _ in range(3)]
+
+    limited, free = losses(*LIMITS, "packet_loss.share=0.6"), losses()
+    assert losses(*LIMITS, "packet_loss.share=0.6", "lookahead_share=0") == free
+    assert limited[0] != free[0]
+
+
+def test_steps_take_turns_by_their_share_and_leave_the_limits_in_force(tmp_path: Path) -> None:
+    config = support.tiny(tmp_path, *LIMITS, "lookahead_share=0.3")
+    trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))
+    seen = []
+    for trainer.step in range(400):
+        with trainer._lookahead() as limited:
+            assert (trainer.network.enc1.lookahead, trainer.network.dec2.lookahead) == (
+                (1, 0) if limited else (None,) * 2
+            )
+            seen.append(limited)
+        assert trainer.network.enc1.lookahead == 1
+    assert 0.2 < sum(seen) / len(seen) < 0.4
+    with pytest.raises(ConfigError, match=r"lookahead_share = 1\.5; allowed: 0 \.\.\. 1"):
+        support.tiny(tmp_path, "lookahead_share=1.5")
+
+
 def test_discriminators_may_have_a_learning_rate_of_their_own(tmp_path: Path) -> None:
     config = support.tiny(tmp_path, "discriminator.lr=3e-4")
     trainer = Trainer(config, Fabric(accelerator="cpu", devices=1))

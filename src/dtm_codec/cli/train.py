@@ -83,6 +83,9 @@ def export(
     ] = None,
     minutes: Annotated[float, typer.Option(help="How much of it.", min=0.1)] = 60.0,
     device: options.Device = "cpu",
+    whole_window: Annotated[
+        bool, typer.Option("--whole-window", help="Without limits of look-ahead, if it was trained for both.")
+    ] = False,
     discriminators: Annotated[
         bool, typer.Option("--discriminators", help="Add discriminators.safetensors, for fine-tuning.")
     ] = False,
@@ -101,7 +104,14 @@ def export(
     """Write a trained model for inference: averaged weights as safetensors and their configuration; or a model as ONNX
     graphs."""
     if onnx:
-        given = {"--name": name, "--data": data, "--full": full, "--half": half, "--discriminators": discriminators}
+        given = {
+            "--name": name,
+            "--data": data,
+            "--whole-window": whole_window,
+            "--discriminators": discriminators,
+            "--full": full,
+            "--half": half,
+        }
         if others := [option for option, value in given.items() if value]:
             raise typer.BadParameter("not with --onnx; allowed: --precision", param_hint=" / ".join(others))
         _export_onnx(checkpoint, output, precision or "fp32")
@@ -121,6 +131,7 @@ def export(
             data=data,
             minutes=minutes,
             device=device,
+            whole_window=whole_window,
             discriminators=discriminators,
             full=full,
             dtype=dtype,

@@ -95,12 +95,12 @@ class Last(Generic[Value]):
 
     def __init__(self, compute: Callable[..., Value]) -> None:
         self._compute = compute
-        self._entry: tuple[Samples, tuple[str, ...], Value] | None = None
+        self._entry: tuple[object, tuple[str | bytes, ...], Value] | None = None
 
-    def __call__(self, array: Samples, *rest: str) -> Value:
-        """The value of `array`, computed unless it is the very array of the last call."""
-        if self._entry is None or self._entry[0] is not array or self._entry[1] != rest:
-            self._entry = (array, rest, self._compute(array, *rest))
+    def __call__(self, subject: object, *rest: str | bytes) -> Value:
+        """The value of `subject`, an array as a rule, computed unless it is the very one of the last call."""
+        if self._entry is None or self._entry[0] is not subject or self._entry[1] != rest:
+            self._entry = (subject, rest, self._compute(subject, *rest))
         return self._entry[2]
 
 

@@ -65,7 +65,13 @@ class LoadedModel:
 
 def bundled_models() -> dict[str, Path]:
     """Folders of the models inside the package, by name."""
-    return {path.parent.name: path.parent for path in sorted(BUNDLED.glob(f"*/{WEIGHTS_FILE}"))}
+    return {path.parent.name: path.parent for path in sorted(BUNDLED.glob(f"*/{CONFIG_FILE}"))}
+
+
+def weights_folder(folder: Path) -> Path:
+    """Where the weights of a model folder are: in it, but for bundled models that share those of the default one."""
+    shares = folder.resolve().parent == BUNDLED.resolve() and not (folder / WEIGHTS_FILE).exists()
+    return BUNDLED / DEFAULT_MODEL if shares else folder
 
 
 def load(name_or_folder: str | PathLike[str]) -> LoadedModel:
@@ -110,7 +116,7 @@ def download(hub_id: str, **options: Any) -> Path:
 
 def read_folder(folder: Path) -> LoadedModel:
     """Read a model folder; configuration and weights are checked, nothing is executed."""
-    config_path, weights_path = folder / CONFIG_FILE, folder / WEIGHTS_FILE
+    config_path, weights_path = folder / CONFIG_FILE, weights_folder(folder) / WEIGHTS_FILE
     for path in (config_path, weights_path):
         if not path.is_file():
             raise ModelError(f"{str(folder)!r} is no model folder: it has no {path.name}")

@@ -243,6 +243,9 @@ class TrainConfig(Validated):
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     packet_loss: PacketLossConfig = field(default_factory=PacketLossConfig)
+    lookahead_share: float = 1.0
+    """Share of the steps that keep the model's limits of look-ahead and lose packets. The others see the whole window
+    and lose nothing, so that one set of weights serves streams and files."""
     ema_decay: float = 0.999
     """Moving average of the weights, used for dev scores and export; it is shorter over the first steps."""
     quantize_from: int = 0
@@ -285,6 +288,7 @@ class TrainConfig(Validated):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 <= self.seed < 1 << 32, "seed", self.seed, "0 ... 4294967295")
+        require(0 <= self.lookahead_share <= 1, "lookahead_share", self.lookahead_share, "0 ... 1")
         require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "0 <= ema_decay < 1")
         require(self.revive_after >= 0, "revive_after", self.revive_after, ">= 0")
         require(self.quantize_from >= 0, "quantize_from", self.quantize_from, ">= 0")

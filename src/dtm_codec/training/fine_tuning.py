@@ -35,7 +35,7 @@ def initialize_from(source: str | PathLike[str], network: Network, discriminator
         loaded = hub.load(source)
         weights = {name: torch.tensor(values) for name, values in (loaded.tensors or {}).items()}
         selector = loaded.config.selector.to_dict()
-        report = _fill_from_folder(discriminators, Path(loaded.origin))
+        report = _fill_from_folder(discriminators, hub.weights_folder(Path(loaded.origin)))
     if selector != network.config.selector.to_dict() or not network.config.is_steered:
         weights = {name: tensor for name, tensor in weights.items() if name != "tau"}
     for stack in STACKS:

@@ -38,6 +38,7 @@ def export(
     data: str | PathLike[str] | None = None,
     minutes: float = 60.0,
     device: str = "cpu",
+    whole_window: bool = False,
     discriminators: bool = False,
     full: bool = False,
     dtype: torch.dtype = torch.float32,
@@ -48,6 +49,7 @@ def export(
     name: what the model is to be called, in its files too; without it the name it was trained under.
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
     device: where that speech is encoded.
+    whole_window: without the limits of look-ahead, for a run that trained with and without (`lookahead_share`).
     discriminators: also write those of the run, so that fine-tuning goes on with them.
     full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
     on_progress: is told how much of the speech is done, 0 ... 1.
@@ -57,7 +59,8 @@ def export(
     state = checkpoints.load(path)
     config = CodecConfig.from_dict(state["config"]["model"])
     jitter = state["config"].get("controller", {}).get("jitter", 0.0)
-    codec = averaged_codec(replace(config, name=name or config.name), state["average"], jitter)
+    config = replace(config.unlimited if whole_window else config, name=name or config.name)
+    codec = averaged_codec(config, state["average"], jitter)
     if data is not None:
 
         def tell(seconds: float) -> None:

@@ -118,9 +118,10 @@ class Trainer:
             self.network.selector.passed_over = fabric.global_rank * audio.numel() // config.model.hop_length
         if config.discriminator.learns_alone(self.step):
             return self._warm_up_discriminators(audio)
-        with self._jittered_tau():
+        with self._jittered_tau(), self._lookahead() as limited:
             hertz = None if pitch is None else pitch.hertz
-            output: CodecOutput = self._generator(audio, hertz, self._lost_steps(audio))
+            lost = self._lost_steps(audio) if limited else None
+            output: CodecOutput = self._generator(audio, hertz, lost)
         codes, latents = self._gather(output.codes), self._gather(output.latents)
         # Each process's quantizer loss is a mean over its own tokens: weigh it by their share of all.
         share = output.codes.numel() * fabric.world_size / codes.numel()
@@ -251,6 +252,14 @@ class Trainer:
         self.network.tau.fill_(self.controller.tau * math.exp(draw))
         yield
         self.network.tau.fill_(self.controller.tau)
+
+    @contextmanager
+    def _lookahead(self) -> Iterator[bool]:
+        """Whether this step keeps the limits of look-ahead, as its share has it; the same on all processes."""
+        limited = np.random.default_rng((self.config.seed, 5, self.step)).random() < self.config.lookahead_share
+        self.network.limit_lookahead(limited)
+        yield limited
+        self.network.limit_lookahead(True)
 
     def _steer(self, kept: int, frames: int) -> None:
         if self.controller is not None:

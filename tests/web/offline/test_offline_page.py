@@ -106,11 +106,14 @@ def set_bitrate(page: Page, bitrate: int) -> None:
 def assert_same(page: Encoded, python: Encoded) -> None:
     """The same file but for ties."""
     assert (page.num_samples, page.model_id, page.layout) == (python.num_samples, python.model_id, python.layout)
-    assert np.count_nonzero(page.mask != python.mask) <= max(2, TIES * python.mask.size)
-    codes = [np.full(e.mask.size, -1) for e in (page, python)]
+    moved = np.count_nonzero(page.mask != python.mask)
+    assert moved <= max(2, TIES * python.mask.size)
+    both = page.mask & python.mask
+    codes = [np.zeros(e.mask.size, int) for e in (page, python)]
     for filled, e in zip(codes, (page, python), strict=True):
         filled[e.positions] = e.codes
-    assert np.count_nonzero(codes[0] != codes[1]) <= max(2, TIES * python.codes.size)
+    # Tokens beside a frame that moved may change with it: the second stage attends to it.
+    assert np.count_nonzero(codes[0][both] != codes[1][both]) <= max(2, TIES * python.codes.size) + moved
 
 
 def test_the_sample_is_encoded_at_once_and_nothing_was_asked_of_others(loaded: Page):

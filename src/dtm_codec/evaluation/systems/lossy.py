@@ -15,7 +15,7 @@ import ctypes
 import ctypes.util
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Lossy(System):
         inner = replace(Spec.parse(spec.argument), options=rest)
         self._encode_once: Callable[[Samples], Coded] = self.encode
         if inner.kind == "dtm":
-            self.inner, self._encode_once = _ours(inner.text)
+            self.inner, self._encode_once, self._play_once = _ours(inner.text)
         else:
             self.inner = build(inner.text)
         self.loss = _percent(own.get("loss", "0"))
@@ -107,25 +107,7 @@ class Lossy(System):
         return draw_losses(slots, self.loss / 100, max(1, self.burst // SLOT_MS), draw)
 
     def _decode_ours(self, coded: Coded, lost: Lost) -> Samples:
-        assert isinstance(self.inner, DTM)
-        codec, encoded = self.inner.codec, coded.payload
-        assert isinstance(encoded, Encoded)
-        form = StreamFormat(encoded.model_id, encoded.layout, packet_steps(codec.config, SLOT_MS))
-        decoder = codec.stream_decoder(form.start)
-        seconds = form.steps / form.layout.frame_rate  # a packet is a slot only where 40 ms are whole steps
-        played: list[Samples] = []
-        before = np.zeros(0, np.int64)
-        for packet in form.split(encoded.mask, encoded.codes, encoded.num_samples):
-            gone = _in_lost_slot(len(played) * seconds, lost)
-            if gone and self.conceal == "repeat" and before.size:
-                played.append(decoder.push(form.write(_repeating(before, packet, form))))
-            elif gone:
-                played.append(decoder.lost())
-            else:
-                played.append(decoder.push(form.write(packet)))
-                before = packet.codes[-1:] if packet.codes.size else before
-        played.append(decoder.flush())  # where the last packet is lost
-        samples = resample(np.concatenate(played), codec.config.sample_rate, SAMPLE_RATE)[: coded.num_samples]
+        samples = self._play_once(coded, lost.tobytes(), "repeat" if self.conceal == "repeat" else "mask")
         if self.conceal == "zero":
             samples = np.where(np.repeat(lost, SLOT)[: samples.size], np.float32(0), samples)
         return samples
@@ -152,10 +134,33 @@ class Lossy(System):
 
 
 @lru_cache(maxsize=1)
-def _ours(text: str) -> tuple[DTM, Last[Coded]]:
-    """Our codec, and what it encodes an utterance to: systems that differ in their losses alone share both."""
-    codec = DTM(Spec.parse(text))
-    return codec, Last(codec.encode)
+def _ours(text: str) -> tuple[DTM, Last[Coded], Last[Samples]]:
+    """Our codec, what it encodes an utterance to, and what it plays of that: systems that differ in their losses alone
+    share the first two, and those with the same losses may share the third."""
+    system = DTM(Spec.parse(text))
+    return system, Last(system.encode), Last(partial(_play, system))
+
+
+def _play(system: DTM, coded: Coded, losses: bytes, conceal: str) -> Samples:
+    """What a stream decoder makes of the packets that arrive. losses: of the slots; conceal: mask or repeat"""
+    codec, encoded, lost = system.codec, coded.payload, np.frombuffer(losses, np.bool_)
+    assert isinstance(encoded, Encoded)
+    form = StreamFormat(encoded.model_id, encoded.layout, packet_steps(codec.config, SLOT_MS))
+    decoder = codec.stream_decoder(form.start)
+    seconds = form.steps / form.layout.frame_rate  # a packet is a slot only where 40 ms are whole steps
+    played: list[Samples] = []
+    before = np.zeros(0, np.int64)
+    for packet in form.split(encoded.mask, encoded.codes, encoded.num_samples):
+        gone = _in_lost_slot(len(played) * seconds, lost)
+        if gone and conceal == "repeat" and before.size:
+            played.append(decoder.push(form.write(_repeating(before, packet, form))))
+        elif gone:
+            played.append(decoder.lost())
+        else:
+            played.append(decoder.push(form.write(packet)))
+            before = packet.codes[-1:] if packet.codes.size else before
+    played.append(decoder.flush())  # where the last packet is lost
+    return resample(np.concatenate(played), codec.config.sample_rate, SAMPLE_RATE)[: coded.num_samples]
 
 
 def _in_lost_slot(seconds: float, lost: Lost) -> bool:
