@@ -87,5 +87,5 @@ JOBS ?= $(shell nproc)
 .PHONY: report-small
 report-small: $(INSTALLED_ALL)  ## every table of the paper for the small models: DATA=test.jsonl PROBE=probe.jsonl [CALIBRATE=dev.jsonl] [CODES=train.jsonl]
 	@test -n "$(DATA)" -a -n "$(PROBE)" || { echo "usage: make report-small DATA=test.jsonl PROBE=probe.jsonl"; exit 2; }
-	$(BIN)/dtm-codec recipe all --models $(MODELS) --model vfr-50=small $(if $(CALIBRATE),--calibrate $(CALIBRATE)) \
+	$(BIN)/dtm-codec recipe all --models $(MODELS) $(if $(CALIBRATE),--calibrate $(CALIBRATE)) \
 		$(if $(CODES),--codes-data $(CODES)) --data $(DATA) --probe $(PROBE) --jobs $(JOBS) -o $(REPORT)

@@ -40,12 +40,12 @@ def own_manifest(manifest: Path, tmp_path: Path) -> Path:
     return shutil.copytree(manifest.parent, tmp_path / "data") / manifest.name
 
 
-def save_tiny(name: str, folder: Path) -> None:
+def save_tiny(name: str, folder: Path, seed: int = 0) -> None:
     """A model of that preset's kind, tiny and untrained."""
     tiny = {"dim": 32, "heads": 2, "mlp_hidden": 48}
     layers = dict.fromkeys(("enc1_layers", "enc2_layers", "dec1_layers", "dec2_layers"), 1)
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         DTMCodec(dataclasses.replace(preset(name), **tiny, **layers)).save_pretrained(folder)
 
 
@@ -55,4 +55,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     save_tiny("s-vfr-50", folder / "s-vfr-50" / "export")
     save_tiny("s-ffr-50", folder / "s-ffr-50")
+    return folder
+
+
+@pytest.fixture
+def models_of_seeds(tmp_path: Path) -> Path:
+    """Two models, three seeds of each, and a fourth of one of them."""
+    folder = tmp_path / "models"
+    for name, seeds in {"s-vfr-50": (1, 2, 3, 4), "s-ffr-50": (1, 2, 3)}.items():
+        for seed in seeds:
+            save_tiny(name, folder / (name if seed == 1 else f"{name}-seed{seed}"), seed)
     return folder

@@ -224,3 +224,17 @@ def test_names_of_utterances_never_leave_the_folder(tmp_path: Path, speech: Samp
     kept = list((tmp_path / "run" / "audio" / "reference").rglob("*.flac"))
     assert len(kept) == len(names)
     assert {path.name for path in tmp_path.iterdir()} == {"u.wav", "m.jsonl", "run"}
+
+
+def test_two_systems_of_one_title_are_told_apart(manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for folder, gain in (("a", 0.5), ("b", 0.25)):
+        for source in manifest.parent.glob("*.wav"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            write_audio(tmp_path / folder / source.name, gain * read_audio(source, SAMPLE_RATE)[0], SAMPLE_RATE)
+    names = [f"folder:{tmp_path / folder}?name=mine" for folder in "ab"]
+    summary = evaluate([*names, "identity"], ["si-sdr"], read_data(manifest), tmp_path / "run")
+    one, other, reference = summary.systems.values()
+    assert (one.title, other.title) == (f"mine ({one.identity})", f"mine ({other.identity})")
+    assert one.series != other.series
+    assert reference.identity not in reference.title

@@ -53,6 +53,23 @@ def test_models_are_found_in_folders_exports_and_by_name(models: Path) -> None:
     assert Models(models, "paper").find("vfr-50") is None
 
 
+def test_pairs_of_several_seeds_have_an_interval_over_them(
+    models_of_seeds: Path, manifest: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    found = Models(models_of_seeds)
+    assert (found.seeds("vfr-50"), found.seeds("ffr-50"), found.seeds("vfr-25")) == ([2, 3, 4], [2, 3], [])
+    settings = Settings(found, ["si-sdr"], tmp_path / "out", str(manifest))
+    RecipeRunner(settings, lambda what: lambda done, total: None).run([recipes.load("ffr-vfr")])
+    lines = [line for line in (settings.out / "report.md").read_text().splitlines() if line.startswith("| 50 Hz")]
+    of_seeds = [line for line in lines if "→" in line][:4]
+    assert [line.split("|")[1].strip() for line in of_seeds] == [
+        "50 Hz", "50 Hz, seed 2", "50 Hz, seed 3", "50 Hz, 3 seeds"
+    ]  # fmt: skip
+    percents = [float(line.split("(")[1].split("%")[0]) for line in of_seeds]
+    assert percents[3] == pytest.approx(sum(percents[:3]) / 3, abs=0.1)
+
+
 @pytest.fixture
 def cooked(models: Path, manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The report of all recipes that need no peer programs, with two tiny models."""

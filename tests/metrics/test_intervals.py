@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtm_codec.evaluation.pairs import MetricChange
-from dtm_codec.metrics.intervals import relative_change, weighted_mean
+from dtm_codec.metrics.intervals import over_runs, relative_change, weighted_mean
 
 values = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 
@@ -51,3 +52,11 @@ def test_paired_interval_is_narrower_than_the_spread_of_the_set() -> None:
     change = relative_change(before, 1.05 * before, np.ones(50))
     assert np.isclose(change.low, 5)
     assert np.isclose(change.high, 5)
+
+
+def test_few_runs_have_students_interval() -> None:
+    pytest.importorskip("scipy")
+    found = over_runs([1.0, 2.0, 3.0])
+    assert (found.mean, found.n) == (2.0, 3)
+    assert found.high - found.mean == pytest.approx(4.303 / 3**0.5, abs=1e-3)
+    assert found.mean - found.low == pytest.approx(found.high - found.mean)

@@ -19,7 +19,8 @@ from dtm_codec.training.family import FamilyRun
 ROOT = Path(__file__).parents[2]
 
 FAMILY = """
-settings: [token_minutes=0]
+settings: [token_minutes=0, log_every=3]
+fine_tuning: [log_every=2]
 runs:
   - {config: tiny.yaml, seeds: [1, 2]}
   - {config: tuned.yaml, after: s-vfr-50}
@@ -48,6 +49,8 @@ def test_runs_have_names_seeds_and_what_they_start_from(described: Path) -> None
     assert [run.name for run in runs] == ["s-vfr-50", "s-vfr-50-seed2", "tuned"]
     assert [run.config.seed for run in runs] == [1, 2, 0]
     assert runs[2].config.init_from == str(described.parent / "runs" / "s-vfr-50")
+    assert [run.config.log_every for run in runs] == [3, 3, 2]
+    assert [run.config.log_every for run in planned(described, "log_every=5")] == [5, 5, 5]
 
 
 def test_any_folder_can_hold_the_runs(described: Path) -> None:

@@ -37,6 +37,13 @@ class Models:
                 return str(folder)
         return None
 
+    def seeds(self, name: str) -> list[int]:
+        """Seeds of further runs of that model, which are called `s-vfr-50-seed2` and so on."""
+        pattern = re.compile(re.escape(self.full_name(name)) + r"-seed(\d+)")
+        folders = self.folder.iterdir() if self.folder and self.folder.is_dir() else ()
+        found = (pattern.fullmatch(folder.name) for folder in folders)
+        return sorted(int(match[1]) for match in found if match and self.find(f"{name}-seed{match[1]}"))
+
     def put_into(self, system: str) -> str:
         """A system by name, as `lossy:dtm:small?loss=5`, with the model that was given in place of the one it names."""
         return _OUR_MODEL.sub(lambda found: "dtm:" + self.given.get(found[1], found[1]), system)

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
-from ..metrics.intervals import Estimate, relative_change, weighted_mean
+from ..metrics.intervals import Estimate, over_runs, relative_change, weighted_mean
 from ..system.optional import import_optional
 from .summary import UTTERANCES, Summary
 from .tables import Block, Cell, Column, Group, metric_columns
@@ -52,6 +53,19 @@ def changes(run: Path, summary: Summary, before: str, after: str) -> Change | No
             percent = relative_change(old, new, weights, 1 if info.higher_is_better else -1)
             found[name] = MetricChange(weighted_mean(old, weights).mean, weighted_mean(new, weights).mean, percent)
     return Change(_total_bps(summary, before), _total_bps(summary, after), found) if found else None
+
+
+def over_seeds(of_seeds: Sequence[Change]) -> Change:
+    """The mean change of pairs of models that differ in their seeds alone, with an interval over these."""
+    first = of_seeds[0]
+    by_metric = {}
+    for name in first.by_metric:
+        pairs = [change.by_metric[name] for change in of_seeds if name in change.by_metric]
+        if len(pairs) > 1:
+            percent = over_runs([pair.percent.mean for pair in pairs])
+            before, after = (fmean(values) for values in zip(*((p.before, p.after) for p in pairs), strict=True))
+            by_metric[name] = MetricChange(before, after, percent)
+    return Change(first.before_bps, first.after_bps, by_metric)
 
 
 def _total_bps(summary: Summary, name: str) -> float | None:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,19 +103,30 @@ def summarise(
     """Write both files from the results of these systems on these utterances. remarks: by name of the system."""
     chosen = [results[system.name, key] for system in systems for key in utterances if (system.name, key) in results]
     _write_utterances(chosen, metrics, utterances, out / UTTERANCES, saved)
-    summary = Summary(
-        source,
-        len(utterances),
-        {m.name: MetricInfo(m.label, m.unit, m.higher_is_better, m.decimals, m.judge) for m in metrics},
-        {
-            s.name: _summary_of(
-                s, [r for r in chosen if r.system == s.name], metrics, utterances, tuple(remarks.get(s.name, ()))
-            )
-            for s in systems
-        },
-    )
+    summaries = {
+        s.name: _summary_of(
+            s, [r for r in chosen if r.system == s.name], metrics, utterances, tuple(remarks.get(s.name, ()))
+        )
+        for s in systems
+    }
+    infos = {m.name: MetricInfo(m.label, m.unit, m.higher_is_better, m.decimals, m.judge) for m in metrics}
+    summary = Summary(source, len(utterances), infos, _told_apart(summaries))
     summary.save(out)
     return summary
+
+
+def _told_apart(systems: dict[str, SystemSummary]) -> dict[str, SystemSummary]:
+    """The same, but what has the title of another is named by its identity too, as two models called `small`."""
+    titles: dict[str, set[str]] = {}
+    for system in systems.values():
+        titles.setdefault(system.title, set()).add(system.identity)
+    alike = set().union(*(identities for identities in titles.values() if len(identities) > 1))
+    return {
+        name: replace(s, title=f"{s.title} ({s.identity})", series=f"{s.series} ({s.identity})")
+        if s.identity in alike
+        else s
+        for name, s in systems.items()
+    }
 
 
 def _summary_of(

@@ -1,4 +1,4 @@
-"""Means with 95 % bootstrap intervals; the seed is fixed, so that a table can be repeated."""
+"""Means with 95 % intervals, by bootstrap over utterances; the seed is fixed, so that a table can be repeated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from ..system.optional import import_optional
 
 DRAWS = 2000
 SEED = 0
@@ -22,7 +24,7 @@ class Estimate:
     low: float
     high: float
     n: int
-    """How many have a value: utterances, or listeners."""
+    """How many have a value: utterances, listeners or runs."""
 
 
 def weighted_mean(values: npt.ArrayLike, weights: npt.ArrayLike, draws: int = DRAWS) -> Estimate:
@@ -46,6 +48,15 @@ def relative_change(before: npt.ArrayLike, after: npt.ArrayLike, weights: npt.Ar
     changes = changes[np.isfinite(changes)]
     low, high = np.percentile(changes, _LEVELS) if changes.size else (np.nan, np.nan)
     return Estimate(mean, float(low), float(high), first.size)
+
+
+def over_runs(values: npt.ArrayLike) -> Estimate:
+    """The mean of a few runs that differ in their seeds alone, two at least, and Student's interval of it. (n,)"""
+    value = np.asarray(values, np.float64)
+    quantile = import_optional("scipy.stats").t.ppf(_LEVELS[1] / 100, value.size - 1)
+    reach = float(quantile * value.std(ddof=1) / np.sqrt(value.size))
+    mean = float(value.mean())
+    return Estimate(mean, mean - reach, mean + reach, value.size)
 
 
 def _resampled_means(numerators: Values, denominators: Values, draws: int) -> Values:

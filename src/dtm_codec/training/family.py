@@ -55,6 +55,8 @@ class Family(Validated):
     runs: tuple[Member, ...]
     settings: tuple[str, ...] = ()
     """`key=value` for all runs, so that they have the same budget."""
+    fine_tuning: tuple[str, ...] = ()
+    """The same on top of it for runs that start from another one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,7 +105,8 @@ def plan(family: Path, folder: Path, settings: Sequence[str] = ()) -> list[Famil
     described = validation.load(Family, family)
     runs: list[FamilyRun] = []
     for member in described.runs:
-        common = [*described.settings, *settings]
+        own = described.settings if member.after is None else (*described.settings, *described.fine_tuning)
+        common = [*own, *settings]
         if member.after is not None:
             common.append(f"init_from={json.dumps(str(folder / member.after))}")
         for number, seed in enumerate(member.seeds or (None,)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, DTMCodecError
@@ -15,7 +15,7 @@ from ..cache import ResultCache
 from ..data import read_data
 from ..document import Figure, Report, Section
 from ..models import Models
-from ..pairs import Change, changes, pairs_block
+from ..pairs import Change, changes, over_seeds, pairs_block
 from ..paper import reference_block
 from ..rendering import write
 from ..runner import Progress, evaluate
@@ -110,6 +110,16 @@ class RecipeRunner:
                     return Choice(self._ours(stand_in, row.swap, self._rate(row) or f"bitrate={row.bps}"), note)
         return Choice(None, missing)
 
+    def _with_seeds(self, recipe: Recipe, row: RecipeRow) -> list[RecipeRow]:
+        """The row, and in tables of pairs one for each further seed that both of its models were trained with."""
+        rows = [row]
+        if recipe.kind == "pairs" and row.model and row.against:
+            both = set(self.settings.models.seeds(row.model)) & set(self.settings.models.seeds(row.against))
+            for seed in sorted(both):
+                model, against = (f"{name}-seed{seed}" for name in (row.model, row.against))
+                rows.append(replace(row, cells=_with_remark(row.cells, f"seed {seed}"), model=model, against=against))
+        return rows
+
     def _rate(self, row: RecipeRow) -> str | None:
         """One tau for all utterances: calibrated if the user gave a set for that, else the one from training."""
         if row.bps is None or self.settings.calibrate is None:
@@ -140,7 +150,7 @@ class RecipeRunner:
             return
         names: dict[str, None] = {}
         for recipe in recipes:
-            for row in recipe.rows:
+            for row in (one for single in recipe.rows for one in self._with_seeds(recipe, single)):
                 choice = self.choice(recipe, row)
                 if choice.system:
                     names[choice.system] = None
@@ -217,10 +227,14 @@ class RecipeRunner:
     def _pairs(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         rows = []
         for row in recipe.rows:
-            choice = self.choice(recipe, row)
-            change = self._change(recipe, row, choice)
-            missing = "" if change else "one of the two models is not trained yet"
-            rows.append((row.cells, change, missing))
+            of_seeds = []
+            for one in self._with_seeds(recipe, row):
+                change = self._change(recipe, one, self.choice(recipe, one))
+                rows.append((one.cells, change, "" if change else "one of the two models is not trained yet"))
+                of_seeds += [change] if change else []
+            if len(of_seeds) > 1:
+                cells = _with_remark(row.cells, f"{len(of_seeds)} seeds")
+                rows.append((cells, over_seeds(of_seeds), "mean of the runs above and Student's interval over them"))
         return (pairs_block("Measured here", recipe.headings, rows, self._summaries[recipe.where], "FFR→VFR"),)
 
     def _figure(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
@@ -264,6 +278,10 @@ def _band(entry: Entry) -> str:
         return NOT_CODED
     total = entry.system.bps.total
     return next(title for lowest, title in BANDS.items() if total >= lowest)
+
+
+def _with_remark(cells: tuple[str, ...], remark: str) -> tuple[str, ...]:
+    return (*cells[:-1], f"{cells[-1]}, {remark}")
 
 
 def _empty_block(note: str) -> Block:
