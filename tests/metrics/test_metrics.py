@@ -160,6 +160,30 @@ def test_mcd_is_the_rms_difference_in_db_of_the_smoothed_spectra() -> None:
     assert distance == pytest.approx(np.sqrt(np.mean(ripple**2)), rel=1e-5)
 
 
+def moments(sample: Sample) -> dict[str, Score]:
+    found = {moment: metrics.build(f"mcd:{moment}").score(sample) for moment in ("quiet", "steady", "changing")}
+    return {moment: score for moment, score in found.items() if score is not None}
+
+
+def test_moments_share_the_frames_of_an_utterance(speech: Samples) -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    noise = np.random.default_rng(0).standard_normal(speech.size + 8000).astype(np.float32)
+    reference = np.pad(speech, (0, 8000)) + 1e-5 * noise[::-1]
+    sample = Sample(reference + 0.01 * noise, reference)
+    parts = moments(sample)
+    assert all(parts[moment].weight > 20 for moment in ("quiet", "steady", "changing"))
+    total = sum(part.weight for part in parts.values())
+    assert sum(part.value * part.weight for part in parts.values()) / total == pytest.approx(score("mcd", sample))
+    assert parts["quiet"].value > parts["steady"].value, "noise shows most where nothing else is"
+
+
+def test_what_stands_still_is_steady_and_what_jumps_changes() -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    assert list(moments(Sample(tone(100), tone(100)))) == ["steady"]
+    jump = np.concatenate([tone(300, 0.5), 0.1 * np.random.default_rng(0).standard_normal(8000).astype(np.float32)])
+    assert moments(Sample(jump, jump))["changing"].weight >= 3
+
+
 def test_a_gain_is_no_cepstral_distortion_and_6_db_of_spectral_distance(speech: Samples) -> None:
     pytest.importorskip("kaldi_native_fbank")
     noise = 0.1 * np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32)  # no band is near the floor

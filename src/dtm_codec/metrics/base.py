@@ -49,7 +49,7 @@ class Score:
 class Metric(ABC):
     """One judge. Building one is cheap; its model is loaded with the first utterance."""
 
-    label: ClassVar[str]
+    label: str
     """Heading of its column, as the paper writes it where the paper has it."""
     unit: ClassVar[str] = ""
     higher_is_better: ClassVar[bool] = True
