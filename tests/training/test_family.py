@@ -44,6 +44,12 @@ def cores() -> list[list[int]]:
     return [[core] for core in sorted(os.sched_getaffinity(0))]
 
 
+def test_neighbours_with_the_same_seeds_take_turns(described: Path) -> None:
+    pair = "runs:\n  - {config: tiny.yaml, seeds: [1, 2]}\n  - {config: tuned.yaml, seeds: [1, 2]}\n"
+    described.write_text(pair)
+    assert [run.name for run in planned(described)] == ["s-vfr-50", "tuned", "s-vfr-50-seed2", "tuned-seed2"]
+
+
 def test_runs_have_names_seeds_and_what_they_start_from(described: Path) -> None:
     runs = planned(described)
     assert [run.name for run in runs] == ["s-vfr-50", "s-vfr-50-seed2", "tuned"]

@@ -14,9 +14,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -104,21 +105,30 @@ def plan(family: Path, folder: Path, settings: Sequence[str] = ()) -> list[Famil
     """All runs of a family in order, each with its whole configuration. `settings` come on top of the family's."""
     described = validation.load(Family, family)
     runs: list[FamilyRun] = []
-    for member in described.runs:
+    for member, number, seed in _in_order(described.runs):
         own = described.settings if member.after is None else (*described.settings, *described.fine_tuning)
-        common = [*own, *settings]
+        chosen = [*own, *settings]
         if member.after is not None:
-            common.append(f"init_from={json.dumps(str(folder / member.after))}")
-        for number, seed in enumerate(member.seeds or (None,)):
-            chosen = common if seed is None else [*common, f"seed={seed}"]
-            config = load_config(family.parent / member.config, chosen)
-            name = config.model.name if number == 0 else f"{config.model.name}-seed{seed}"
-            runs.append(FamilyRun(name, folder / name, config, member.after))
+            chosen.append(f"init_from={json.dumps(str(folder / member.after))}")
+        if seed is not None:
+            chosen.append(f"seed={seed}")
+        config = load_config(family.parent / member.config, chosen)
+        name = config.model.name if number == 0 else f"{config.model.name}-seed{seed}"
+        runs.append(FamilyRun(name, folder / name, config, member.after))
     names = [run.name for run in runs]
     for index, run in enumerate(runs):
         require(names.count(run.name) == 1, "runs", run.name, "every run once")
         require(run.after is None or run.after in names[:index], "after", run.after, "a run that stands before it")
     return runs
+
+
+def _in_order(members: Sequence[Member]) -> Iterator[tuple[Member, int, int | None]]:
+    """Each run's member, number and seed. Neighbours with the same seeds take turns: all with the first, then all with
+    the second. So a queue that is stopped early has whole pairs to compare."""
+    for seeds, neighbours in groupby(members, key=lambda member: member.seeds or (None,)):
+        group = list(neighbours)
+        for number, seed in enumerate(seeds):
+            yield from ((member, number, seed) for member in group)
 
 
 def train_family(
