@@ -65,6 +65,8 @@ def test_configuration_survives_a_round_trip() -> None:
         ("optimizer.lr=fast", "optimizer.lr"),
         ("optimizer.lr=-1", "optimizer.lr"),
         ("data.gain_db=[3, -3]", "data.gain_db"),
+        ("data.speed=[1.2, 0.8]", "data.speed"),
+        ("data.speed=[0, 1]", "data.speed"),
         ("discriminator.crop_seconds=9", "discriminator.crop_seconds"),
         ("model=s-vfr-51", "s-vfr-51"),
         ("seed", "key=value"),
@@ -95,7 +97,7 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
 
 def test_every_preset_has_its_configuration() -> None:
     runs = [*(CONFIGS / "paper").glob("*.yaml"), *(CONFIGS / "small").glob("*.yaml")]
-    assert {load_config(run).model.name for run in runs} == {*PRESETS, "s-live", "voice"}
+    assert {load_config(run).model.name for run in runs} == {*PRESETS, "small", "s-live", "voice"}
 
 
 def test_paper_runs_are_the_papers() -> None:

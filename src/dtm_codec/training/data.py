@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -30,6 +31,7 @@ from ..speech.audio import Samples
 from ..speech.folders import read_set
 from ..speech.pcm import to_pcm
 from ..speech.utterance import Utterance
+from .augmentation import draw_crop
 from .config import DataConfig
 
 log = logging.getLogger(__name__)
@@ -151,30 +153,24 @@ class Crops(Dataset[Batch]):
         epoch, position = divmod(index, self._recording_of_slot.size)
         recording = int(self._permutation(epoch)[position])
         for failed in range(MAX_UNREADABLE):
-            start = int(draw.integers(max(1, self._recordings.lengths[recording] - self._length + 1)))
+            read = partial(self._recordings.read, recording)
             try:
-                audio = self._recordings.read(recording, start, self._length)
+                audio, start = draw_crop(
+                    read, int(self._recordings.lengths[recording]), self._length, self._config, draw
+                )
             except AudioError as error:
                 reason = str(error)
                 if failed < REPORTED:
                     log.warning("skipped: %s", reason)
                 recording = int(draw.choice(self._recording_of_slot))
                 continue
-            audio = np.pad(audio, (0, self._length - audio.size))  # a short recording ends in silence
-            return with_gain(audio, self._config.gain_db, draw), f"{self._recordings.names[recording]}@{start}"
+            return audio, f"{self._recordings.names[recording]}@{start}"
         raise DataError(f"{MAX_UNREADABLE} recordings in a row cannot be read, such as: {reason}")
 
 
 def collate(crops: Sequence[tuple[Samples, str]]) -> Batch:
     """One batch of crops of equal length, each with where it is from."""
     return Batch(torch.from_numpy(np.stack([audio for audio, _ in crops])), [item for _, item in crops])
-
-
-def with_gain(audio: Samples, gain_db: Sequence[float], draw: np.random.Generator) -> Samples:
-    """Change the level by a random number of decibels, but not beyond full scale."""
-    gain = 10 ** (draw.uniform(gain_db[0], gain_db[1]) / 20)
-    peak = float(np.abs(audio).max(initial=0.0))
-    return (audio * np.float32(min(gain, 1 / peak) if gain > 1 and peak > 0 else gain)).astype(np.float32, copy=False)
 
 
 def is_shards(source: str) -> bool:

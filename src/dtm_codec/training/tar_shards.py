@@ -22,8 +22,9 @@ from ..speech.audio import Samples
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
 from ..system.optional import import_optional
+from .augmentation import draw_crop
 from .config import DataConfig
-from .data import MAX_UNREADABLE, REPORTED, Batch, collate, leave_signals, read_ahead, with_gain
+from .data import MAX_UNREADABLE, REPORTED, Batch, collate, leave_signals, read_ahead
 
 log = logging.getLogger(__name__)
 
@@ -80,10 +81,12 @@ def _crops(
             continue
         skipped = 0
         for _ in range(max(1, round(audio.size / length))):
-            start = int(draw.integers(max(1, audio.size - length + 1)))
-            crop = audio[start : start + length]
-            crop = np.pad(crop, (0, length - crop.size))
-            yield with_gain(crop, config.gain_db, draw), f"{item.id}@{start}"
+            crop, start = draw_crop(partial(_part, audio), audio.size, length, config, draw)
+            yield crop, f"{item.id}@{start}"
+
+
+def _part(audio: Samples, start: int, length: int) -> Samples:
+    return audio[start : start + length]
 
 
 def _items(shards: Iterable[dict[str, Any]]) -> Iterator[Utterance | Failure]:
