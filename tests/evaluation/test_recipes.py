@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dtm_codec.config import SMALL_PRESETS
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import paper, recipes, systems
 from dtm_codec.evaluation.models import Models
-from dtm_codec.evaluation.recipes.run import Choice, RecipeRunner, Settings
+from dtm_codec.evaluation.recipes.choices import Choice, Choices
+from dtm_codec.evaluation.recipes.run import RecipeRunner, Settings
 from dtm_codec.evaluation.systems.plain import Identity
+from dtm_codec.evaluation.systems.remembered import Portrait, Remembered
 from dtm_codec.specs import Spec
 
 yaml = pytest.importorskip("yaml")
@@ -76,7 +80,7 @@ def cooked(models: Path, manifest: Path, tmp_path: Path, monkeypatch: pytest.Mon
     pytest.importorskip("pyarrow")
     pytest.importorskip("matplotlib")
     absent = Choice(None, "not installed")
-    monkeypatch.setattr(RecipeRunner, "_peer", lambda self, name: Choice(name) if name == "identity" else absent)
+    monkeypatch.setattr(Choices, "_peer", lambda self, name: Choice(name) if name == "identity" else absent)
     ratings = tmp_path / "ratings.csv"
     ratings.write_text("listener,trial,system,rating\nl1,t1,VFR,80\nl1,t1,FFR,70\nl2,t1,VFR,90\nl2,t1,FFR,60\n")
     settings = Settings(
@@ -119,6 +123,51 @@ def test_all_recipes_cook_with_what_is_there(cooked: str) -> None:
     assert "SLURP: no data given" in probes
 
 
+def test_results_outlive_the_models(models: Path, manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    probe = tmp_path / "probe.yaml"
+    probe.write_text(
+        "title: Probes\nkind: probing\nheadings: [Model]\n"
+        "sets: [{name: Mini, set: mini, label: digit, folds: 3}]\nrows: [{cells: [Ours], model: vfr-50}]\n"
+    )
+    names = ("ffr-vfr", "codebook", "rate-distortion", str(probe))
+
+    def report(folder: Path, calibrate: Path) -> list[str]:
+        settings = Settings(Models(folder), ["si-sdr"], tmp_path / "out", str(manifest), str(calibrate))
+        settings = replace(settings, probes=[str(manifest)])
+        RecipeRunner(settings, lambda what: lambda done, total: None).run([recipes.load(name) for name in names])
+        lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+        return [line for line in lines if line.startswith("|")]
+
+    with_models = report(models, manifest)
+    assert any("codes in" in line for line in with_models)
+    elsewhere = manifest.with_name("moved") / manifest.name
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(manifest.read_text())
+    assert sorted(report(tmp_path / "nothing", elsewhere)) == sorted(with_models)
+    assert "measured earlier, not at hand any more" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_what_was_never_measured_of_a_model_that_is_gone_stays_empty(
+    models: Path, manifest: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        "title: Mine\nkind: systems\nheadings: [System]\n"
+        "rows: [{cells: [Theirs], system: identity}, {cells: [Ours], model: vfr-50}]\n"
+    )
+    for folder, metrics in ((models, ["si-sdr"]), (tmp_path / "nothing", ["si-sdr", "stoi"])):
+        settings = Settings(Models(folder), metrics, tmp_path / "out", str(manifest))
+        RecipeRunner(settings, lambda what: lambda done, total: None).run([recipes.load(str(mine))])
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    ours, theirs = (next(line for line in lines if line.startswith(f"| {name} |")) for name in ("Ours", "Theirs"))
+    assert ours.split("|")[-2].strip() == "–"
+    assert theirs.split("|")[-2].strip() != "–"
+    with pytest.raises(DTMCodecError, match="not at hand any more"):
+        Remembered(Portrait("gone", "Gone", "Gone", "1", None)).encode(np.zeros(10, np.float32))
+
+
 def test_codecs_of_others_have_no_extra_columns(models: Path, manifest: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     mine = tmp_path / "mine.yaml"
@@ -157,7 +206,7 @@ def test_another_model_can_take_the_place_of_the_bundled_one(
     ours = [row for row in recipe.rows if "dtm:" in str(row.system)]
     assert len(ours) > 5
     for row in ours:
-        assert runner.choice(recipe, row).system == str(row.system).replace(f"dtm:{bundled}?", f"dtm:{own}?")
+        assert runner.choices.of(recipe, row).system == str(row.system).replace(f"dtm:{bundled}?", f"dtm:{own}?")
 
 
 def test_a_peer_named_in_short_is_found_in_the_results_by_its_full_name(
@@ -167,7 +216,7 @@ def test_a_peer_named_in_short_is_found_in_the_results_by_its_full_name(
     runner = RecipeRunner(Settings(Models(tmp_path), [], tmp_path), lambda what: lambda done, total: None)
     recipe = recipes.load("main")
     row = next(row for row in recipe.rows if row.system)
-    assert runner.choice(recipe, row).system == f"{row.system}:in-full"
+    assert runner.choices.of(recipe, row).system == f"{row.system}:in-full"
 
 
 def test_without_models_or_a_language_the_report_says_so(manifest: Path, tmp_path: Path) -> None:

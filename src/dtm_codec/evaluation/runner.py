@@ -21,6 +21,7 @@ from .journal import Journal, JudgedUtterance
 from .saved_audio import SavedAudio, save
 from .summary import Summary, summarise
 from .systems import System
+from .systems.remembered import Portrait, Remembered
 
 JOURNAL = "journal.sqlite"
 
@@ -54,13 +55,17 @@ def evaluate(
     source: str = "",
     save_audio: bool = False,
     progress: Progress | None = None,
+    remembered: Sequence[Portrait] = (),
 ) -> Summary:
     """Run what is missing and write `utterances.parquet` and `summary.json` into `out`.
 
     save_audio: keep what was decoded, and the references, in `out/audio`.
+    remembered: systems that are not at hand any more; what `out` has of them stays in the results.
     """
     with folder_in_use(out):
-        return _evaluate(system_names, metric_names, utterances, out, jobs, device, source, save_audio, progress)
+        return _evaluate(
+            system_names, metric_names, utterances, out, jobs, device, source, save_audio, progress, remembered
+        )
 
 
 def _evaluate(
@@ -73,8 +78,10 @@ def _evaluate(
     source: str,
     save_audio: bool,
     progress: Progress | None,
+    remembered: Sequence[Portrait],
 ) -> Summary:
-    judged = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
+    able = list({system.name: system for name in system_names for system in [systems.build(name, device)]}.values())
+    judged = [*able, *map(Remembered, remembered)]
     judges = metrics.build_all(metric_names)
     remarks = {system.name: system.expect([u.id for u in utterances]) for system in judged}
     journal = Journal(out / JOURNAL, {s.name: s.identity for s in judged}, {m.name: m.judge for m in judges})
@@ -82,16 +89,16 @@ def _evaluate(
     saved = SavedAudio(out, judged, keys)
     tasks = []
     for key, utterance in keys.items():
-        for number, system in enumerate(judged):
+        for number, system in enumerate(able):
             missing = tuple(journal.missing(system.name, key))
             if (system.name, key) not in journal.results:
                 saved.forget(system.name, key)
             paths = (saved.decoded(system.name, key), saved.reference(key)) if save_audio else ()
             if missing or not all(path.exists() for path in paths):
                 tasks.append(_Task(number, system.name, utterance, key, missing, *paths))
-    total = len(keys) * len(judged)
+    total = len(keys) * len(able)
     done = total - len(tasks)
-    with closing(journal), closing(_run(tasks, judged, judges, jobs, device, keys)) as results:
+    with closing(journal), closing(_run(tasks, able, judges, jobs, device, keys)) as results:
         if progress:
             progress(done, total)
         for result in results:

@@ -122,11 +122,17 @@ def _told_apart(systems: dict[str, SystemSummary]) -> dict[str, SystemSummary]:
         titles.setdefault(system.title, set()).add(system.identity)
     alike = set().union(*(identities for identities in titles.values() if len(identities) > 1))
     return {
-        name: replace(s, title=f"{s.title} ({s.identity})", series=f"{s.series} ({s.identity})")
+        name: replace(s, title=_named(s.title, s.identity), series=_named(s.series, s.identity))
         if s.identity in alike
         else s
         for name, s in systems.items()
     }
+
+
+def _named(title: str, identity: str) -> str:
+    """With the identity at its end, once."""
+    ending = f" ({identity})"
+    return title.removesuffix(ending) + ending
 
 
 def _summary_of(

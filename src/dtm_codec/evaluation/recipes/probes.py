@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,15 @@ from ..data import read_data
 from ..layouts import read_layout
 from ..probing import EPOCHS, ProbeScore, embed_all, probe
 from ..runner import Progress
+from ..systems.base import System
 from ..systems.ours import DTM
+from ..systems.remembered import Remembered
 from ..tables import Block, Cell, Column, Group, Row
 from . import ProbeSet, Recipe
 
 if TYPE_CHECKING:
-    from .run import Choice, Settings
+    from .choices import Choice
+    from .run import Settings
 
 JUDGE = f"linear probe, {EPOCHS} epochs, AdamW 1e-3, folds by speaker"
 
@@ -44,8 +47,12 @@ def probing_block(
     choices: Sequence[tuple[tuple[str, ...], Choice]],
     settings: Settings,
     progress: Progress,
+    remember: Callable[[str, System], None],
 ) -> Block:
-    """Probe every model that is there on every set that is there; scores of a model and set are kept."""
+    """Probe every model that is there on every set that is there; scores of a model and set are kept.
+
+    remember: is told of every model that was probed.
+    """
     sets = read_sets(settings.probes, recipe.sets)
     cache = ResultCache(settings.out / "runs" / "probes.json")
     present = [s for s in recipe.sets if s.name in sets]
@@ -58,19 +65,24 @@ def probing_block(
         done += count
         progress(done, total)
 
-    def score(model: str, probe_set: ProbeSet) -> ProbeScore:
+    def score(choice: Choice, probe_set: ProbeSet) -> ProbeScore | None:
         utterances = sets[probe_set.name]
-        system = systems.build(model, settings.device)
-        assert isinstance(system, DTM)
+        portrait = choice.portrait
+        system = Remembered(portrait) if portrait else systems.build(str(choice.system), settings.device)
         how = f"{system.name} {system.identity} {probe_set.label} {probe_set.folds}"
         key = " ".join([how, *(u.key for u in utterances)])
-        if key in cache:
+        if key in cache or portrait:
             step(len(utterances))
-        return cache.get(
+        if portrait:
+            return cache.find(key, ProbeScore)
+        assert isinstance(system, DTM)
+        found = cache.get(
             key,
             ProbeScore,
             lambda: probe(embed_all(system, utterances, step), utterances, probe_set.label, probe_set.folds),
         )
+        remember(system.name, system)
+        return found
 
     columns = [Column(f"{s.name} {measure}", JUDGE, True) for s in recipe.sets for measure in ("ACC", "F1")]
     columns += [Column(f"ARCH {measure}", JUDGE, True) for measure in ("ACC", "F1")]
@@ -85,7 +97,9 @@ def probing_block(
 
     floor = ("Majority class", *[""] * (len(recipe.headings) - 1))
     rows = [row(floor, {s.name: _majority(sets[s.name], s.label) for s in present})]
-    rows += [row(cells, {s.name: score(c.system, s) for s in present} if c.system else {}) for cells, c in choices]
+    for cells, choice in choices:
+        found = {s.name: score(choice, s) for s in present} if choice.system else {}
+        rows.append(row(cells, {name: one for name, one in found.items() if one is not None}))
     notes = [f"{' '.join(cells)}: {choice.note}" for cells, choice in choices if choice.note]
     notes += [f"{s.name}: no data given" for s in recipe.sets if s.name not in sets]
     notes += [f"{s.name}: {len(sets[s.name])} utterances" for s in present]

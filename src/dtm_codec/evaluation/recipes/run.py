@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import ConfigError, DataError, DTMCodecError
+from ...errors import ConfigError, DataError
 from ...speech.utterance import Utterance
 from ...system.locks import folder_in_use
-from .. import figures, systems
+from .. import figures
 from ..cache import ResultCache
 from ..data import read_data
 from ..document import Figure, Report, Section
@@ -23,6 +23,7 @@ from ..summary import Summary
 from ..systems.plain import UNCODED_SERIES
 from ..tables import NOT_CODED, Block, Cell, Column, Entry, grouped, systems_block
 from . import Recipe, RecipeRow
+from .choices import Choice, Choices, with_remark
 from .extras import COLUMNS, Extras
 
 BANDS = {
@@ -35,14 +36,6 @@ BANDS = {
 JUDGED = ("systems", "pairs", "figure")
 """Kinds of recipes that need a test set."""
 NOT_THERE = "Not at hand"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a row stands for here: a system, or the reason why there is none."""
-
-    system: str | None
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,11 @@ class RecipeRunner:
     _summaries: dict[tuple[str, ...], Summary] = field(default_factory=dict)
     _without_data: dict[tuple[str, ...], str] = field(default_factory=dict)
     """Conditions that no utterance of the test set meets."""
-    _peers: dict[str, Choice] = field(default_factory=dict)
+    choices: Choices = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = self.settings.out / "runs" / "systems.json"
+        self.choices = Choices(self.settings.models, self.settings.calibrate, known)
 
     def run(self, recipes: Sequence[Recipe]) -> list[Path]:
         with folder_in_use(self.settings.out):
@@ -92,74 +89,21 @@ class RecipeRunner:
         )
         return write(Report("DTM-Codec: the paper's results", text, sections), self.settings.out)
 
-    # Systems
-
-    def choice(self, recipe: Recipe, row: RecipeRow) -> Choice:
-        if row.system:
-            return self._peer(self.settings.models.put_into(row.system))
-        assert row.model is not None
-        model = self.settings.models.find(row.model)
-        if model:
-            return Choice(self._ours(model, row.options, self._rate(row)))
-        missing = f"{self.settings.models.full_name(row.model)} is not trained yet"
-        if row.swap:
-            for name in recipe.swap_into:
-                stand_in = self.settings.models.find(name)
-                if stand_in:
-                    note = f"{missing}; selector swapped into {self.settings.models.full_name(name)}"
-                    return Choice(self._ours(stand_in, row.swap, self._rate(row) or f"bitrate={row.bps}"), note)
-        return Choice(None, missing)
-
-    def _with_seeds(self, recipe: Recipe, row: RecipeRow) -> list[RecipeRow]:
-        """The row, and in tables of pairs one for each further seed that both of its models were trained with."""
-        rows = [row]
-        if recipe.kind == "pairs" and row.model and row.against:
-            both = set(self.settings.models.seeds(row.model)) & set(self.settings.models.seeds(row.against))
-            for seed in sorted(both):
-                model, against = (f"{name}-seed{seed}" for name in (row.model, row.against))
-                rows.append(replace(row, cells=_with_remark(row.cells, f"seed {seed}"), model=model, against=against))
-        return rows
-
-    def _rate(self, row: RecipeRow) -> str | None:
-        """One tau for all utterances: calibrated if the user gave a set for that, else the one from training."""
-        if row.bps is None or self.settings.calibrate is None:
-            return None
-        return f"bitrate={row.bps}&calibrate={self.settings.calibrate}"
-
-    @staticmethod
-    def _ours(model: str, *options: str | None) -> str:
-        query = "&".join(filter(None, options))
-        return f"dtm:{model}" + (f"?{query}" if query else "")
-
-    def _peer(self, text: str) -> Choice:
-        """A peer by its full name, or why it cannot run here."""
-        if text not in self._peers:
-            try:
-                peer = systems.build(text)
-                _ = peer.identity  # a program that is not installed cannot tell
-                self._peers[text] = Choice(None, peer.missing) if peer.missing else Choice(peer.name)
-            except DTMCodecError as error:
-                self._peers[text] = Choice(None, str(error))
-        return self._peers[text]
-
     def _judge(self, where: tuple[str, ...], recipes: Sequence[Recipe]) -> None:
         try:
             utterances = self._utterances(where)
         except DataError as error:
             self._without_data[where] = str(error)
             return
-        names: dict[str, None] = {}
+        chosen: dict[str, Choice] = {}
         for recipe in recipes:
-            for row in (one for single in recipe.rows for one in self._with_seeds(recipe, single)):
-                choice = self.choice(recipe, row)
-                if choice.system:
-                    names[choice.system] = None
-                other = self.settings.models.find(row.against) if row.against else None
-                if other:
-                    names[f"dtm:{other}"] = None
+            for row in (one for single in recipe.rows for one in self.choices.of_seeds(recipe, single)):
+                for choice in (self.choices.of(recipe, row), self.choices.compared(row)):
+                    if choice.system:
+                        chosen[choice.system] = choice
         folder = self._run_folder(where)
         self._summaries[where] = evaluate(
-            list(names),
+            [name for name, choice in chosen.items() if choice.portrait is None],
             self.settings.metrics,
             utterances,
             folder,
@@ -167,7 +111,10 @@ class RecipeRunner:
             device=self.settings.device,
             source=" ".join([Path(str(self.settings.data)).name, *where]),
             progress=self.progress(f"evaluate {' '.join(where)}"),
+            remembered=[choice.portrait for choice in chosen.values() if choice.portrait is not None],
         )
+        for name, system in self._summaries[where].systems.items():
+            self.choices.remember(name, system)
 
     def _run_folder(self, where: tuple[str, ...]) -> Path:
         return self.settings.out / "runs" / (re.sub(r"[^\w.-]+", "-", "_".join(where).replace("!=", "-not-")) or "all")
@@ -201,7 +148,7 @@ class RecipeRunner:
         summary = self._summaries[recipe.where]
         entries = []
         for row in recipe.rows:
-            choice = self.choice(recipe, row)
+            choice = self.choices.of(recipe, row)
             result = summary.systems[choice.system] if choice.system else None
             change = self._change(recipe, row, choice)
             texts = {name: metric.text for name, metric in change.by_metric.items()} if change else None
@@ -217,29 +164,27 @@ class RecipeRunner:
         return (systems_block("Measured here", recipe.headings, groups, [summary], extras, notes),)
 
     def _change(self, recipe: Recipe, row: RecipeRow, choice: Choice) -> Change | None:
-        other = self.settings.models.find(row.against) if row.against else None
-        if not choice.system or not other:
+        before = self.choices.compared(row).system
+        if not choice.system or not before:
             return None
-        summary = self._summaries[recipe.where]
-        before, after = f"dtm:{other}", choice.system
-        return changes(self._run_folder(recipe.where), summary, before, after)
+        return changes(self._run_folder(recipe.where), self._summaries[recipe.where], before, choice.system)
 
     def _pairs(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         rows = []
         for row in recipe.rows:
             of_seeds = []
-            for one in self._with_seeds(recipe, row):
-                change = self._change(recipe, one, self.choice(recipe, one))
+            for one in self.choices.of_seeds(recipe, row):
+                change = self._change(recipe, one, self.choices.of(recipe, one))
                 rows.append((one.cells, change, "" if change else "one of the two models is not trained yet"))
                 of_seeds += [change] if change else []
             if len(of_seeds) > 1:
-                cells = _with_remark(row.cells, f"{len(of_seeds)} seeds")
+                cells = with_remark(row.cells, f"{len(of_seeds)} seeds")
                 rows.append((cells, over_seeds(of_seeds), "mean of the runs above and Student's interval over them"))
         return (pairs_block("Measured here", recipe.headings, rows, self._summaries[recipe.where], "FFR→VFR"),)
 
     def _figure(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         summary = self._summaries[recipe.where]
-        names = {c.system for row in recipe.rows if (c := self.choice(recipe, row)).system}
+        names = {c.system for row in recipe.rows if (c := self.choices.of(recipe, row)).system}
         shown = {name: system for name, system in summary.systems.items() if name in names}
         subset = Summary(summary.source, summary.utterances, summary.metrics, shown)
         figure = figures.rate_distortion([subset], self.settings.out, paper=True)
@@ -253,13 +198,13 @@ class RecipeRunner:
         utterances = self._utterances(recipe.where)
         large = read_data(self.settings.codes_data) if self.settings.codes_data else utterances
         cache = ResultCache(self.settings.out / "runs" / "diagnostics.json")
-        return Extras(cache, utterances, large).cells(recipe.extras, choice.system)
+        return Extras(cache, utterances, large).cells(recipe.extras, choice)
 
     def _probing(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         from .probes import probing_block
 
-        choices = [(row.cells, self.choice(recipe, row)) for row in recipe.rows]
-        return (probing_block(recipe, choices, self.settings, self.progress("probe")),)
+        choices = [(row.cells, self.choices.of(recipe, row)) for row in recipe.rows]
+        return (probing_block(recipe, choices, self.settings, self.progress("probe"), self.choices.remember),)
 
     def _listening(self, recipe: Recipe) -> tuple[Block | Figure, ...]:
         from ...ratings import read_ratings
@@ -278,10 +223,6 @@ def _band(entry: Entry) -> str:
         return NOT_CODED
     total = entry.system.bps.total
     return next(title for lowest, title in BANDS.items() if total >= lowest)
-
-
-def _with_remark(cells: tuple[str, ...], remark: str) -> tuple[str, ...]:
-    return (*cells[:-1], f"{cells[-1]}, {remark}")
 
 
 def _empty_block(note: str) -> Block:
