@@ -12,7 +12,7 @@ from dtm_codec.config import SMALL_PRESETS
 from dtm_codec.errors import DTMCodecError
 from dtm_codec.evaluation import paper, recipes, systems
 from dtm_codec.evaluation.models import Models
-from dtm_codec.evaluation.recipes.choices import Choice, Choices
+from dtm_codec.evaluation.recipes.choices import Choice, Choices, judged_models
 from dtm_codec.evaluation.recipes.run import RecipeRunner, Settings
 from dtm_codec.evaluation.systems.plain import Identity
 from dtm_codec.evaluation.systems.remembered import Portrait, Remembered
@@ -140,6 +140,7 @@ def test_results_outlive_the_models(models: Path, manifest: Path, tmp_path: Path
         return [line for line in lines if line.startswith("|")]
 
     with_models = report(models, manifest)
+    assert {"s-vfr-50", "s-ffr-50"} <= judged_models(tmp_path / "out")
     assert any("codes in" in line for line in with_models)
     elsewhere = manifest.with_name("moved") / manifest.name
     elsewhere.parent.mkdir()

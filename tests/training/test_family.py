@@ -59,6 +59,13 @@ def test_runs_have_names_seeds_and_what_they_start_from(described: Path) -> None
     assert [run.config.log_every for run in planned(described, "log_every=5")] == [5, 5, 5]
 
 
+def test_what_was_judged_already_is_left_out_unless_another_starts_from_it(described: Path) -> None:
+    runs = planned(described)
+    assert [run.name for run in family.without(runs, {"s-vfr-50", "s-vfr-50-seed2"})] == ["s-vfr-50", "tuned"]
+    assert [run.name for run in family.without(runs, {"s-vfr-50", "tuned"})] == ["s-vfr-50-seed2"]
+    assert family.without(runs, ()) == runs
+
+
 def test_any_folder_can_hold_the_runs(described: Path) -> None:
     odd = described.parent / "runs #2: mine"
     assert family.plan(described, odd)[2].config.init_from == str(odd / "s-vfr-50")

@@ -133,6 +133,14 @@ def train(
     jobs: Annotated[
         int | None, typer.Option(help="Runs at a time. Default: one a core on a CPU, one on GPUs.", min=1)
     ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Report of recipe run: models whose results it keeps are not trained again.",
+            exists=True,
+        ),
+    ] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.", min=0)] = None,
 ) -> None:
     """Train what is missing of a family, in order. Stopped at any time, the same command goes on."""
@@ -142,11 +150,13 @@ def train(
 
     from rich.live import Live
 
+    from ..evaluation.recipes.choices import judged_models
     from ..system.threads import available_cores
     from ..training import family as families
 
     given = [f"{key}={json.dumps(value)}" for key, value in (("data.train", data), ("data.dev", dev)) if value]
     runs = families.plan(families.find_family(family), output, [*given, *(overrides or ())])
+    runs = families.without(runs, judged_models(judged) if judged else ())
     on_cpu = all(run.config.accelerator == "cpu" for run in runs)
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(available_cores()))
     slots = min(jobs or (len(cores) if on_cpu else 1), len(cores))

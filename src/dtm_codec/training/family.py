@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -120,6 +120,12 @@ def plan(family: Path, folder: Path, settings: Sequence[str] = ()) -> list[Famil
         require(names.count(run.name) == 1, "runs", run.name, "every run once")
         require(run.after is None or run.after in names[:index], "after", run.after, "a run that stands before it")
     return runs
+
+
+def without(runs: Sequence[FamilyRun], names: Collection[str]) -> list[FamilyRun]:
+    """The runs but for those names; what another one starts from stays."""
+    needed = {run.after for run in runs if run.name not in names}
+    return [run for run in runs if run.name not in names or run.name in needed]
 
 
 def _in_order(members: Sequence[Member]) -> Iterator[tuple[Member, int, int | None]]:

@@ -26,11 +26,20 @@ class Choice:
     """Of a system that is not at hand any more, but whose results are."""
 
 
+def judged_models(report: Path) -> set[str]:
+    """Names of all that a report keeps results of, our models as their family calls them: s-vfr-25, s-vfr-25-seed2."""
+    return {key.partition("?")[0] for key in ResultCache(_known_systems(report))}
+
+
+def _known_systems(report: Path) -> Path:
+    return report / "runs" / "systems.json"
+
+
 class Choices:
-    def __init__(self, models: Models, calibrate: str | None, known: Path) -> None:
-        """calibrate: set on which tau is found for a row's rate; known: file that keeps which system a row was."""
+    def __init__(self, models: Models, calibrate: str | None, report: Path) -> None:
+        """calibrate: set on which tau is found for a row's rate; report: folder that keeps which system a row was."""
         self._models, self._calibrate = models, calibrate
-        self._known = ResultCache(known)
+        self._known = ResultCache(_known_systems(report))
         self._keys: dict[str, str] = {}
         """System at hand -> its row, as it is kept."""
         self._peers: dict[str, Choice] = {}

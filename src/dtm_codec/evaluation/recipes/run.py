@@ -69,8 +69,7 @@ class RecipeRunner:
     choices: Choices = field(init=False)
 
     def __post_init__(self) -> None:
-        known = self.settings.out / "runs" / "systems.json"
-        self.choices = Choices(self.settings.models, self.settings.calibrate, known)
+        self.choices = Choices(self.settings.models, self.settings.calibrate, self.settings.out)
 
     def run(self, recipes: Sequence[Recipe]) -> list[Path]:
         with folder_in_use(self.settings.out):
