@@ -16,6 +16,7 @@ from dtm_codec import DTMCodec
 from dtm_codec.cli import main
 from dtm_codec.config import STACKS
 from dtm_codec.errors import ModelError
+from dtm_codec.models import hub
 from dtm_codec.speech.audio import read_audio, sample_path
 from dtm_codec.training import checkpoints
 from dtm_codec.training.publishing import export
@@ -80,6 +81,41 @@ def test_a_run_for_streams_and_files_exports_both(tmp_path: Path) -> None:
     assert [files.config.lookahead(stack) for stack in STACKS] == [None] * 4
     first, second = ((folder / "model.safetensors").read_bytes() for folder in folders)
     assert first == second
+
+
+def test_an_export_can_be_blended_with_where_the_run_began(run: Path, tmp_path: Path) -> None:
+    alone, other, blended = (tmp_path / name for name in ("alone", "other", "blended"))
+    export(run, alone)
+    DTMCodec(DTMCodec.from_pretrained(alone).config).save_pretrained(other)
+    export(run, blended, blend=(str(other), 0.25))
+    ours, theirs, both = (hub.load(folder).tensors for folder in (alone, other, blended))
+    assert ours is not None
+    assert theirs is not None
+    assert both is not None
+    for name in ours:
+        if name in ("tau", "quantizer.codebook"):
+            np.testing.assert_array_equal(both[name], ours[name])
+        else:
+            np.testing.assert_allclose(both[name], 0.75 * ours[name] + 0.25 * theirs[name], atol=1e-6)
+    assert not np.array_equal(ours["quantizer.codebook"], theirs["quantizer.codebook"])
+
+
+@pytest.mark.parametrize(
+    ("blend", "message"),
+    [
+        ("small", "allowed: MODEL=SHARE"),
+        ("small=2", "blend = 2.0; allowed: a share between 0 and 1"),
+        ("small=0.5", "blend: 'small' is built in another way"),
+        ("random:s-vfr-50=0.5", "blend: 'random:s-vfr-50' is built in another way"),
+    ],
+)
+def test_what_cannot_be_blended_is_refused(
+    run: Path, tmp_path: Path, blend: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", str(run), "-o", str(tmp_path / "out"), "--blend", blend])
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_commands_run_on_the_device_that_is_asked_for(

@@ -86,6 +86,13 @@ def export(
     whole_window: Annotated[
         bool, typer.Option("--whole-window", help="Without limits of look-ahead, if it was trained for both.")
     ] = False,
+    blend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL=SHARE",
+            help="Average with so much of another model, such as the one that the run began with: small=0.5.",
+        ),
+    ] = None,
     discriminators: Annotated[
         bool, typer.Option("--discriminators", help="Add discriminators.safetensors, for fine-tuning.")
     ] = False,
@@ -108,6 +115,7 @@ def export(
             "--name": name,
             "--data": data,
             "--whole-window": whole_window,
+            "--blend": blend,
             "--discriminators": discriminators,
             "--full": full,
             "--half": half,
@@ -132,12 +140,21 @@ def export(
             minutes=minutes,
             device=device,
             whole_window=whole_window,
+            blend=None if blend is None else _model_and_share(blend),
             discriminators=discriminators,
             full=full,
             dtype=dtype,
             on_progress=bar.share,
         )
     terminal.say(model_id)
+
+
+def _model_and_share(text: str) -> tuple[str, float]:
+    model, _, share = text.rpartition("=")
+    try:
+        return model or text, float(share)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}; allowed: MODEL=SHARE, as small=0.5", param_hint="--blend") from None
 
 
 def _export_onnx(model: str, output: Path, precision: Literal["fp32", "fp16", "int8"]) -> None:

@@ -20,9 +20,13 @@ from ..backends import check_device
 from ..bitstream.token_coder import TokenModel
 from ..codec import DTMCodec
 from ..config import CodecConfig
+from ..errors import ModelError
+from ..models import hub
 from ..models.hub import DISCRIMINATORS_FILE
+from ..models.weights import TAU, shapes
 from ..speech.utterance import Utterance
 from ..system.files import write_atomically
+from ..validation import require
 from . import checkpoints
 from .data import find_utterances, unless_broken
 
@@ -39,6 +43,7 @@ def export(
     minutes: float = 60.0,
     device: str = "cpu",
     whole_window: bool = False,
+    blend: tuple[str, float] | None = None,
     discriminators: bool = False,
     full: bool = False,
     dtype: torch.dtype = torch.float32,
@@ -50,6 +55,8 @@ def export(
     data: speech whose first `minutes` give the token statistics of compact files; without it there are none.
     device: where that speech is encoded.
     whole_window: without the limits of look-ahead, for a run that trained with and without (`lookahead_share`).
+    blend: another model and its share: the weights are an average of both. It should be what the run began with, or
+        another run from there; the codebook stays the run's.
     discriminators: also write those of the run, so that fine-tuning goes on with them.
     full: also write training.safetensors, from which a run can be resumed or fine-tuned, discriminators included.
     on_progress: is told how much of the speech is done, 0 ... 1.
@@ -60,7 +67,7 @@ def export(
     config = CodecConfig.from_dict(state["config"]["model"])
     jitter = state["config"].get("controller", {}).get("jitter", 0.0)
     config = replace(config.unlimited if whole_window else config, name=name or config.name)
-    codec = averaged_codec(config, state["average"], jitter)
+    codec = averaged_codec(config, _blended(config, state["average"], blend), jitter)
     if data is not None:
 
         def tell(seconds: float) -> None:
@@ -74,6 +81,22 @@ def export(
     if full:
         checkpoints.write_safetensors(Path(folder) / checkpoints.PUBLISHED, state)
     return model_id
+
+
+def _blended(config: CodecConfig, weights: dict[str, Tensor], blend: tuple[str, float] | None) -> dict[str, Tensor]:
+    if blend is None:
+        return weights
+    model, share = blend
+    require(0 < share < 1, "blend", share, "a share between 0 and 1")
+    other = hub.load(model)
+    if other.tensors is None or shapes(other.config) != shapes(config):
+        raise ModelError(f"blend: {model!r} is built in another way; allowed: a trained model of the same layers")
+    # a code that has moved is in neither place on average, and tau belongs to what was steered
+    kept = {name for name in weights if name not in other.tensors or name == TAU or "codebook" in name}
+    return {
+        name: tensor if name in kept else torch.lerp(tensor, torch.from_numpy(other.tensors[name]).to(tensor), share)
+        for name, tensor in weights.items()
+    }
 
 
 def _bitrates(codec: DTMCodec, jitter: float) -> tuple[float, float]:
