@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dtm_codec.config import SMALL_PRESETS
-from dtm_codec.errors import DTMCodecError
+from dtm_codec.errors import ConfigError, DTMCodecError
 from dtm_codec.evaluation import paper, recipes, systems
 from dtm_codec.evaluation.models import Models
 from dtm_codec.evaluation.recipes.choices import Choice, Choices, judged_models
@@ -141,6 +141,8 @@ def test_results_outlive_the_models(models: Path, manifest: Path, tmp_path: Path
 
     with_models = report(models, manifest)
     assert {"s-vfr-50", "s-ffr-50"} <= judged_models(tmp_path / "out")
+    with pytest.raises(ConfigError, match="nothing holds no report"):
+        judged_models(tmp_path / "nothing")
     assert any("codes in" in line for line in with_models)
     elsewhere = manifest.with_name("moved") / manifest.name
     elsewhere.parent.mkdir()

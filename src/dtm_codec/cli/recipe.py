@@ -135,11 +135,7 @@ def train(
     ] = None,
     judged: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Report of recipe run: models whose results it keeps are not trained again.",
-            exists=True,
-        ),
+        typer.Option(metavar="DIR", help="Report of recipe run: models whose results it keeps are not trained again."),
     ] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.", min=0)] = None,
 ) -> None:

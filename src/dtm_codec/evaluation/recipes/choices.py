@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...errors import DTMCodecError
+from ...errors import ConfigError, DTMCodecError
 from .. import systems
 from ..cache import ResultCache
 from ..models import Models
@@ -28,7 +28,10 @@ class Choice:
 
 def judged_models(report: Path) -> set[str]:
     """Names of all that a report keeps results of, our models as their family calls them: s-vfr-25, s-vfr-25-seed2."""
-    return {key.partition("?")[0] for key in ResultCache(_known_systems(report))}
+    known = _known_systems(report)
+    if not known.is_file():
+        raise ConfigError(f"{report} holds no report of dtm-codec recipe run")
+    return {key.partition("?")[0] for key in ResultCache(known)}
 
 
 def _known_systems(report: Path) -> Path:
