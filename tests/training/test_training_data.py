@@ -15,8 +15,8 @@ import soundfile
 import torch
 
 from dtm_codec.errors import DataError
-from dtm_codec.training.augmentation import at_speed, draw_speed, with_gain
 from dtm_codec.training.config import DataConfig
+from dtm_codec.training.crops import with_gain
 from dtm_codec.training.data import Crops, InMemory, OnDisk, batches, find_utterances
 
 CONFIG = DataConfig(crop_seconds=0.25, batch_size=4, workers=0)
@@ -145,33 +145,7 @@ def test_gain_changes_level_without_clipping(corpus: Path) -> None:
     assert levels.max() / levels.min() > 1.5
 
 
-def test_speed_makes_higher_voices_and_keeps_the_length_of_crops() -> None:
-    tone = np.sin(2 * np.pi * 440 / 16_000 * np.arange(16_000)).astype(np.float32)
-    faster = at_speed(tone, 1.25)
-    assert faster.size == pytest.approx(12_800, abs=1)
-    assert np.abs(np.fft.rfft(faster[:8_000] * np.hanning(8_000))).argmax() == 275  # 550 Hz in bins of 2 Hz
-    assert at_speed(tone, 1.0) is tone
-
-
-def test_speeds_are_drawn_as_often_below_1_as_above_it() -> None:
-    draw = np.random.default_rng(0)
-    speeds = np.array([draw_speed((0.8, 1.25), draw) for _ in range(2_000)])
-    assert 0.8 <= speeds.min() < 0.81
-    assert 1.24 < speeds.max() <= 1.25
-    assert np.mean(speeds > 1) == pytest.approx(0.5, abs=0.04)
-
-
-def test_crops_of_any_speed_are_full_and_always_the_same(corpus: Path) -> None:
-    recordings = InMemory(find_utterances(corpus), 16_000)
-    config = replace(CONFIG, speed=(0.5, 2.0))
-    crops = [Crops(recordings, config, CROP, seed=0)[step].audio for step in (0, 1, 0)]
-    assert torch.equal(crops[0], crops[2])
-    assert crops[0].shape == (CONFIG.batch_size, CROP)
-    assert not torch.equal(crops[0], Crops(recordings, CONFIG, CROP, seed=0)[0].audio)
-    assert bool((crops[0][:, -CROP // 10 :].abs().amax(1) > 0).any())
-
-
-def test_without_a_range_of_speeds_crops_are_cut_as_they_are(corpus: Path) -> None:
+def test_without_a_gain_crops_are_cut_as_they_are(corpus: Path) -> None:
     recordings = InMemory(find_utterances(corpus), 16_000)
     batch = Crops(recordings, CONFIG, CROP, seed=0)[0]
     for audio, item in zip(batch.audio.numpy(), batch.items, strict=True):

@@ -31,9 +31,6 @@ class DataConfig(Validated):
     """Crops a step over all processes."""
     gain_db: tuple[float, ...] = (0.0, 0.0)
     """Each crop's level is changed by a random number of decibels between these two, without clipping."""
-    speed: tuple[float, ...] = (1.0, 1.0)
-    """Each crop is played faster by a random factor between these two, pitch and formants with it. That makes other
-    speakers of those that there are: a model that has heard few voices learns them by heart."""
     ram_gigabytes: float = 4.0
     """A corpus whose 16-bit samples fit in this is decoded once and held in memory."""
     workers: int = 4
@@ -45,8 +42,6 @@ class DataConfig(Validated):
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, ">= 1")
         low_high = len(self.gain_db) == 2 and -60 <= self.gain_db[0] <= self.gain_db[1] <= 60
         require(low_high, "data.gain_db", list(self.gain_db), "[low, high] within -60 ... 60")
-        low_high = len(self.speed) == 2 and 0.5 <= self.speed[0] <= self.speed[1] <= 2
-        require(low_high, "data.speed", list(self.speed), "[low, high] within 0.5 ... 2")
         require(self.ram_gigabytes >= 0, "data.ram_gigabytes", self.ram_gigabytes, ">= 0")
         require(self.workers >= 0, "data.workers", self.workers, ">= 0")
 

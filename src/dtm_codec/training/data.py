@@ -31,8 +31,8 @@ from ..speech.audio import Samples
 from ..speech.folders import read_set
 from ..speech.pcm import to_pcm
 from ..speech.utterance import Utterance
-from .augmentation import draw_crop
 from .config import DataConfig
+from .crops import draw_crop
 
 log = logging.getLogger(__name__)
 

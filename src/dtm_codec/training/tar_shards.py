@@ -22,8 +22,8 @@ from ..speech.audio import Samples
 from ..speech.tars import read_tar
 from ..speech.utterance import Failure, Utterance
 from ..system.optional import import_optional
-from .augmentation import draw_crop
 from .config import DataConfig
+from .crops import draw_crop
 from .data import MAX_UNREADABLE, REPORTED, Batch, collate, leave_signals, read_ahead
 
 log = logging.getLogger(__name__)
